@@ -1,0 +1,73 @@
+# Everything runs from .venv, which `make setup` creates and keeps up to date.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+RAWLS := $(VENV)/bin/rawls
+STAMP := $(VENV)/.installed
+# Twice quiet: errors only.
+PIP_INSTALL := $(PYTHON) -m pip install -qq --disable-pip-version-check --retries 10 --constraint constraints.txt
+
+# The demonstration: five methods, three seeds, on the digits that scikit-learn carries.
+DEMO_TABLE := asc/table1 dataset=digits
+DEMO_FIGURE := asc/fig2 dataset=digits
+
+# Test processes, one thread each.
+JOBS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest
+
+TARGETS := $(patsubst conf/experiment/%.yaml,%,$(sort $(wildcard conf/experiment/*/*.yaml)))
+
+.PHONY: help setup demo test test-system lint bench tables clean
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## Install the suite and its exact dependencies into .venv
+
+# torch comes first, so that whatever build of it pip finds here (CPU or CUDA) is the one that everything else
+# meets. torchvision pins torch: without its dependencies it cannot bring a second one. setuptools comes with torch.
+$(STAMP): pyproject.toml constraints.txt
+	@if ! $(PYTHON) -c 'import pip' 2>/dev/null; then \
+	    for python in python3.11 python3 python3.12 python3.13; do \
+	        if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then break; fi; \
+	        python=; \
+	    done; \
+	    if [ -z "$$python" ]; then echo "rawls needs Python 3.11 or newer with its venv module (python3.11-venv)" >&2; exit 1; fi; \
+	    echo "creating $(VENV) with $$($$python --version)"; \
+	    $$python -m venv --clear $(VENV); \
+	fi
+	@echo "installing torch (the first time it is downloaded: some minutes on a slow line)"
+	@$(PIP_INSTALL) torch setuptools
+	@echo "installing torchvision"
+	@$(PIP_INSTALL) --no-deps torchvision
+	@echo "installing rawls and the rest"
+	@$(PIP_INSTALL) --no-build-isolation --editable '.[test]'
+	@touch $@
+
+demo: $(STAMP)  ## Train the five methods of ASC's Table 1 on small real data: table and learning curves
+	$(RAWLS) reproduce $(DEMO_TABLE)
+	$(RAWLS) reproduce $(DEMO_FIGURE)
+
+lint: $(STAMP)  ## Style and types
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy
+
+test: lint  ## Style, types, and every test that needs no system package
+	$(PYTEST) -m "not system" --numprocesses $(JOBS) --dist worksteal
+
+test-system: $(STAMP)  ## The tests that need system packages
+	@$(PYTEST) -m system || { code=$$?; if [ $$code -eq 5 ]; then echo "no test needs system packages"; else exit $$code; fi; }
+
+bench: $(STAMP)  ## Speed and memory against Opacus
+	$(RAWLS) bench
+
+tables: $(STAMP)  ## Draw every table and figure again from the saved results
+	@for target in $(TARGETS); do $(RAWLS) render $$target; done
+
+clean:  ## Remove the environment and every cache (results are kept)
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The suite's tests: the folders mirror the packages."""
