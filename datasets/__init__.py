@@ -1,0 +1,1 @@
+"""Datasets: one file each, with sources and checksums, groups, seeded splits and a simulated twin."""

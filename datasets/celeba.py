@@ -1,0 +1,255 @@
+"""CelebA (Liu et al. 2015; ASC section 6): predict Male; groups are blond x gender; the official split.
+
+The paper gives neither image size nor preprocessing; ours: the middle square of the aligned image,
+resized to image_size (64 unless told), scaled to [0, 1] and normalised by ImageNet's mean and deviation,
+as a pretrained ResNet expects; no augmentation. Images are decoded when asked for, and kept if all of
+them fit DECODE_CACHE_BYTES.
+
+Whole: list_attr_celeba.txt, list_eval_partition.txt and img_align_celeba (folder or zip) in one folder,
+as torchvision has it. The extract of the first 10,000 images at half size lies in the official training
+part, so it gets a seeded split (70, 15 and 15 % of each group) and is marked as a subset. CelebA is for
+non-commercial research: `fetch` takes it from its authors' address, which refuses at busy hours.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from typing import ClassVar
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+import pandas as pd
+import torch
+from PIL import Image
+from torch import Tensor
+
+from datasets.base import Data, Dataset, Inputs, Provenance, Rows, Split, addressed, draw, group_sizes
+from datasets.simulate import SimulatedImages, smooth_fields
+from datasets.sources import Source, locate, obtain, verified
+
+GROUP_NAMES = ("non-blond female", "non-blond male", "blond female", "blond male")
+TRAIN_GROUP_SIZES = (71_629, 66_874, 22_880, 1_387)
+VALID_GROUP_SIZES = (8_535, 8_276, 2_874, 182)
+TEST_GROUP_SIZES = (9_767, 7_535, 2_480, 180)
+SUBSET_HELD_OUT = 0.15
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+DECODE_CACHE_BYTES = 4 << 30
+
+
+PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
+
+
+def _official(filename: str, sha256: str, drive_id: str) -> Source:
+    address = f"https://drive.usercontent.google.com/download?id={drive_id}&export=download&confirm=t"
+    return Source(filename=filename, sha256=sha256, folders=("celeba", "CelebA"), url=address, page=PAGE)
+
+
+ATTRIBUTES = _official(
+    "list_attr_celeba.txt",
+    "f0e5da289d5ccf75ffe8811132694922b60f2af59256ed362afa03fefba324d0",
+    "0B7EVK8r0v71pblRyaVFSWGxPY0U",
+)
+PARTITION = _official(
+    "list_eval_partition.txt",
+    "fc955bcb3ef8fbdf7d5640d9a8693a8431b5f2ee291a5c1449a1549e7e073fe7",
+    "0B7EVK8r0v71pY0NSMzRuSXJEVkk",
+)
+IMAGES = _official(
+    "img_align_celeba.zip",
+    "46fb89443c578308acf364d7d379fe1b9efb793042c0af734b6112e4fd3a8c74",
+    "0B7EVK8r0v71pZjFTYXZWM3FlRnM",
+)
+SUBSET_ATTRIBUTES = Source(
+    filename="list_attr_celeba_10k.csv",
+    sha256="8c13e3a54004a5de8ca1b66c822f701961983176dbe9ee983c164607d6e366c4",
+    folders=("celeba_10k", "celeba"),
+)
+SUBSET_IMAGES = Source(
+    filename="img_align_celeba_10k.zip",
+    sha256="5f1f0a3b27d1372a0c151d8e3a174106277557ea55359f19e88f8882430c570d",
+    folders=("celeba_10k", "celeba"),
+)
+
+
+class Faces:
+    """Images decoded when asked for. `content` gives the bytes of an image file by name."""
+
+    def __init__(self, names: Sequence[str], content: Callable[[str], bytes], image_size: int) -> None:
+        self._names, self._content, self._size = names, content, image_size
+        self._mean, self._std = (torch.tensor(value).view(3, 1, 1) for value in (IMAGENET_MEAN, IMAGENET_STD))
+        num_bytes = len(names) * 3 * image_size**2
+        # Untouched pages of an empty tensor cost nothing: the cache grows with what is read.
+        self._cache = (
+            torch.empty((len(names), *self.shape), dtype=torch.uint8)
+            if num_bytes <= DECODE_CACHE_BYTES
+            else None
+        )
+        self._cached = np.zeros(len(names), dtype=bool)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (3, self._size, self._size)
+
+    def gather(self, rows: Tensor) -> Tensor:
+        if self._cache is None:
+            pixels = torch.empty((len(rows), *self.shape), dtype=torch.uint8)
+            for slot, row in enumerate(rows.tolist()):
+                pixels[slot] = self._decode(row)
+        else:
+            for row in np.unique(rows.numpy()[~self._cached[rows.numpy()]]):
+                self._cache[row] = self._decode(row)
+                self._cached[row] = True
+            pixels = self._cache.index_select(0, rows)
+        return pixels.to(torch.float32).div_(255).sub_(self._mean).div_(self._std)
+
+    def _decode(self, row: int) -> Tensor:
+        """One image, uint8."""
+        name = self._names[row]
+        try:
+            with Image.open(BytesIO(self._content(name))) as image:
+                side = min(image.size)
+                left, top = (image.width - side) // 2, (image.height - side) // 2
+                square = image.convert("RGB").crop((left, top, left + side, top + side))
+                face = square.resize((self._size, self._size), Image.Resampling.BILINEAR)
+        except (OSError, KeyError, BadZipFile) as error:
+            raise ValueError(
+                f"image {name} of celeba is missing or altered ({error}): fetch the images again"
+            ) from error
+        return torch.from_numpy(np.array(face)).permute(2, 0, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CelebA(Dataset):
+    """CelebA with target Male.
+
+    Fields:
+        image_size: side of the (square) model input in pixels.
+    """
+
+    name: ClassVar[str] = "celeba"
+    group_names: ClassVar[tuple[str, ...]] = GROUP_NAMES
+    minority_groups: ClassVar[tuple[int, ...]] = (3,)
+    sources: ClassVar[tuple[Source, ...]] = (ATTRIBUTES, PARTITION, IMAGES)
+    image_size: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.image_size < 8:
+            raise ValueError(f"dataset.image_size={self.image_size} must be at least 8 pixels")
+
+    @property
+    def paper_group_sizes(self) -> tuple[int, ...]:
+        return TRAIN_GROUP_SIZES
+
+    def found(self, root: Path) -> Provenance:
+        if _is_whole(root):
+            return "real"
+        return "subset" if _is_there(root, SUBSET_ATTRIBUTES, SUBSET_IMAGES) else "simulated"
+
+    def fetch(self, root: Path) -> list[Path]:
+        folder = _folder(root)
+        paths = obtain((ATTRIBUTES, PARTITION), root)
+        return [*paths, folder] if folder is not None else [*paths, *obtain((IMAGES,), root)]
+
+    def read(self, root: Path, provenance: Provenance) -> Data:
+        return self._read_subset(root) if provenance == "subset" else self._read_whole(root)
+
+    def _read_whole(self, root: Path) -> Data:
+        folder = _folder(root)
+        used = (ATTRIBUTES, PARTITION) if folder is not None else (ATTRIBUTES, PARTITION, IMAGES)
+        attributes, partition, *archive = (verified(source, root, self.name) for source in used)
+        # Its first line is the number of images; its header does not name the column of file names.
+        table = pd.read_csv(attributes, sep=r"\s+", skiprows=1)
+        names = [str(name) for name in table.index]
+        parts = pd.read_csv(partition, sep=r"\s+", header=None, index_col=0)[1].loc[names].to_numpy()
+        split = Split(*(np.flatnonzero(parts == part) for part in range(3)))
+        content = _in_folder(folder) if folder is not None else _in_archive(archive[0])
+        sources = {source.filename: source.sha256 for source in used}
+        return _data(
+            Faces(names, content, self.image_size), _groups(table), lambda seed: split, "real", sources
+        )
+
+    def _read_subset(self, root: Path) -> Data:
+        used = (SUBSET_ATTRIBUTES, SUBSET_IMAGES)
+        attributes, archive = (verified(source, root, self.name) for source in used)
+        table = pd.read_csv(attributes, index_col="filename")
+        groups = _groups(table)
+        faces = Faces([str(name) for name in table.index], _in_archive(archive), self.image_size)
+        sources = {source.filename: source.sha256 for source in used}
+        return _data(faces, groups, lambda seed: _seeded(groups, seed), "subset", sources)
+
+    def simulate(self) -> Data:
+        """Gender shows in one weak pattern and hair in a stronger one, which misleads on blond males."""
+        generator = np.random.default_rng(0)
+        parts = (TRAIN_GROUP_SIZES, VALID_GROUP_SIZES, TEST_GROUP_SIZES)
+        groups = np.concatenate([generator.permutation(np.repeat(np.arange(4), sizes)) for sizes in parts])
+        ends = np.cumsum([sum(sizes) for sizes in parts])
+        split = Split(*np.split(np.arange(len(groups)), ends[:-1]))
+        gender, hair = smooth_fields(2, (3, self.image_size, self.image_size), generator)
+        means = np.stack(
+            [(0.3 * male) * gender + (0.5 * blond) * hair for blond in (-1, 1) for male in (-1, 1)]
+        )
+        twin = SimulatedImages(means, groups, seed=1, shift=IMAGENET_MEAN, scale=IMAGENET_STD)
+        return _data(twin, groups, lambda seed: split, "simulated", {})
+
+
+def _is_there(root: Path, *sources: Source) -> bool:
+    return all(locate(source, root) is not None for source in sources)
+
+
+def _is_whole(root: Path) -> bool:
+    return _is_there(root, ATTRIBUTES, PARTITION) and (_folder(root) is not None or _is_there(root, IMAGES))
+
+
+def _folder(root: Path) -> Path | None:
+    """The folder of extracted images, if there is one."""
+    folders = (root / folder / "img_align_celeba" for folder in IMAGES.folders)
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def _in_folder(folder: Path) -> Callable[[str], bytes]:
+    return lambda name: (folder / name).read_bytes()
+
+
+def _in_archive(path: Path) -> Callable[[str], bytes]:
+    # One handle per process: a forked worker would share its parent's position in the file.
+    archive = cache(lambda process: ZipFile(path))
+    return lambda name: archive(os.getpid()).read(f"img_align_celeba/{name}")
+
+
+def _groups(table: pd.DataFrame) -> Rows:
+    """2 x blond + male, from attributes that are -1 or 1."""
+    blond, male = (table[name].to_numpy() == 1 for name in ("Blond_Hair", "Male"))
+    return 2 * blond.astype(np.int64) + male
+
+
+def _seeded(groups: Rows, seed: int) -> Split:
+    """70, 15 and 15 % of each group."""
+    generator = addressed(seed, "split")
+    shares = np.rint(SUBSET_HELD_OUT * group_sizes(groups, 4)).astype(np.int64)
+    test, rest = draw(np.arange(len(groups)), groups, shares, generator)
+    valid, train = draw(rest, groups, shares, generator)
+    return Split(train, valid, test)
+
+
+def _data(
+    inputs: Inputs,
+    groups: Rows,
+    splits: Callable[[int], Split],
+    provenance: Provenance,
+    sources: Mapping[str, str],
+) -> Data:
+    return Data(
+        inputs=inputs,
+        labels=torch.from_numpy(groups % 2),
+        groups=torch.from_numpy(groups),
+        num_classes=2,
+        provenance=provenance,
+        sources=sources,
+        splits=splits,
+    )

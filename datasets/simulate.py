@@ -1,0 +1,65 @@
+"""Synthetic images with a group's signal in them, for the simulated twins.
+
+Example = amplitude x mean of its group + half the mean of a random group + smooth noise + white noise, in
+[0, 1]. Amplitude, random group and noises vary by example, so that classes overlap and nothing is learnt
+at once. An example depends on the seed and its row alone: a large twin is generated as it is read and
+never stored.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+BANK_SIZE = 256
+
+
+def smooth_fields(
+    count: int, shape: tuple[int, ...], generator: np.random.Generator, coarse: int = 4
+) -> NDArray[np.float32]:
+    """Random fields [count, *shape] of unit variance, interpolated from a coarse x coarse grid."""
+    channels, height, width = shape
+    grid = torch.from_numpy(generator.standard_normal((count, channels, coarse, coarse), dtype=np.float32))
+    fields = interpolate(grid, (height, width), mode="bilinear", align_corners=True).numpy()
+    return fields / fields.std(axis=(1, 2, 3), keepdims=True)
+
+
+class SimulatedImages:
+    """Images around the mean field of their group, given as (image - shift) / scale by channel."""
+
+    def __init__(
+        self,
+        means: NDArray[np.float32],
+        groups: NDArray[np.int64],
+        *,
+        seed: int,
+        shift: tuple[float, ...] = (0.0,),
+        scale: tuple[float, ...] = (1.0,),
+    ) -> None:
+        generator = np.random.default_rng(seed)
+        num_rows = len(groups)
+        self._means, self._groups = means, groups
+        self._shift, self._scale = (torch.tensor(value).view(-1, 1, 1) for value in (shift, scale))
+        self._smooth = smooth_fields(BANK_SIZE, self.shape, generator)
+        self._white = generator.standard_normal((BANK_SIZE, *self.shape), dtype=np.float32)
+        self._amplitude = generator.uniform(0.4, 1.6, num_rows).astype(np.float32)
+        self._other = generator.integers(len(means), size=num_rows, dtype=np.int16)
+        self._noise = generator.integers(BANK_SIZE, size=(2, num_rows), dtype=np.int16)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._means.shape[1:])
+
+    def gather(self, rows: Tensor) -> Tensor:
+        images = torch.from_numpy(self.images(rows.numpy()))
+        return images.sub_(self._shift).div_(self._scale)
+
+    def images(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The images of the given rows, float32 in [0, 1]."""
+        smooth, white = self._noise[:, rows]
+        field = self._amplitude[rows, None, None, None] * self._means[self._groups[rows]]
+        field += 0.5 * self._means[self._other[rows]]
+        field += self._smooth[smooth]
+        field += self._white[white]
+        return np.clip(0.5 + 0.15 * field, 0, 1)

@@ -1,0 +1,160 @@
+"""CelebA: both layouts of made-up images, decoding against PIL, and the extract where it is at hand."""
+
+import hashlib
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from datasets import celeba
+from datasets.celeba import GROUP_NAMES, IMAGENET_MEAN, IMAGENET_STD, CelebA, Faces
+
+NUM_IMAGES = 24
+
+
+def jpeg(number: int) -> bytes:
+    """A made-up photograph of the aligned size."""
+    pixels = np.random.default_rng(number).integers(256, size=(7, 6, 3), dtype=np.uint8)
+    stream = BytesIO()
+    Image.fromarray(pixels).resize((178, 218)).save(stream, "jpeg", quality=95)
+    return stream.getvalue()
+
+
+IMAGES = {f"{number:06d}.jpg": jpeg(number) for number in range(1, NUM_IMAGES + 1)}
+
+
+def attributes(number: int) -> tuple[int, int]:
+    """(blond, male) of an image, -1 or 1, all four pairs."""
+    return (1 if number % 4 >= 2 else -1, 1 if number % 2 else -1)
+
+
+@pytest.fixture(params=["folder", "archive"])
+def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small CelebA as torchvision lays it out; its checksums stand in for the real ones."""
+    folder = tmp_path / "celeba"
+    folder.mkdir()
+    lines = [str(NUM_IMAGES), "Bald Blond_Hair Male "]
+    parts = []
+    for number, name in enumerate(IMAGES, start=1):
+        blond, male = attributes(number)
+        lines.append(f"{name} -1 {blond:2d} {male:2d}")
+        parts.append(f"{name} {min(2, (number - 1) // 8)}")
+    (folder / "list_attr_celeba.txt").write_text("\n".join(lines) + "\n")
+    (folder / "list_eval_partition.txt").write_text("\n".join(parts) + "\n")
+    if request.param == "folder":
+        (folder / "img_align_celeba").mkdir()
+        for name, content in IMAGES.items():
+            (folder / "img_align_celeba" / name).write_bytes(content)
+    else:
+        with ZipFile(folder / "img_align_celeba.zip", "w") as archive:
+            for name, content in IMAGES.items():
+                archive.writestr(f"img_align_celeba/{name}", content)
+    for constant in ("ATTRIBUTES", "PARTITION", "IMAGES"):
+        source = getattr(celeba, constant)
+        path = folder / source.filename
+        if path.is_file():
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            monkeypatch.setattr(celeba, constant, replace(source, sha256=digest, url=None))
+    return tmp_path
+
+
+def naive(name: str, size: int) -> np.ndarray:
+    """Crop by hand, resize, normalise."""
+    with Image.open(BytesIO(IMAGES[name])) as image:
+        top = (image.height - image.width) // 2
+        square = image.crop((0, top, image.width, top + image.width))
+        pixels = np.asarray(square.resize((size, size), Image.Resampling.BILINEAR), dtype=np.float64) / 255
+    return ((pixels - IMAGENET_MEAN) / IMAGENET_STD).transpose(2, 0, 1)
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+def test_the_official_parts_groups_and_images(
+    root: Path, monkeypatch: pytest.MonkeyPatch, cache_bytes: int
+) -> None:
+    monkeypatch.setattr(celeba, "DECODE_CACHE_BYTES", cache_bytes)
+    data = CelebA(image_size=16).load(root)
+    assert data.provenance == "real"
+    assert data.splits(0).train.tolist() == data.splits(7).train.tolist() == list(range(8))
+    assert [len(part) for part in data.splits(0)] == [8, 8, 8]
+    for row in range(NUM_IMAGES):
+        blond, male = attributes(row + 1)
+        expected = f"{'blond' if blond == 1 else 'non-blond'} {'male' if male == 1 else 'female'}"
+        assert GROUP_NAMES[int(data.groups[row])] == expected
+        assert data.labels[row] == (male == 1)
+    assert GROUP_NAMES[CelebA.minority_groups[0]] == "blond male"
+    rows = torch.tensor([5, 2, 5, 23])
+    for _ in range(2):
+        batch = data.inputs.gather(rows)
+        assert batch.dtype == torch.float32
+        assert batch.shape == (4, 3, 16, 16)
+        for image, row in zip(batch, rows.tolist(), strict=True):
+            assert np.allclose(image.numpy(), naive(f"{row + 1:06d}.jpg", 16), atol=1e-5)
+    assert data.inputs.gather(rows[:0]).shape == (0, 3, 16, 16)
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+def test_kept_images_are_not_decoded_again(monkeypatch: pytest.MonkeyPatch, cache_bytes: int) -> None:
+    monkeypatch.setattr(celeba, "DECODE_CACHE_BYTES", cache_bytes)
+    asked: list[str] = []
+
+    def content(name: str) -> bytes:
+        asked.append(name)
+        return IMAGES[name]
+
+    faces = Faces(list(IMAGES), content, 8)
+    for _ in range(3):
+        faces.gather(torch.tensor([1, 1, 4]))
+    assert len(asked) == (2 if cache_bytes else 9)
+
+
+@pytest.mark.parametrize("root", ["folder"], indirect=True)  # an archive is verified as a whole
+def test_a_damaged_image_is_named(root: Path) -> None:
+    path = root / "celeba" / "img_align_celeba" / "000003.jpg"
+    path.write_bytes(IMAGES["000003.jpg"][:700])
+    with pytest.raises(ValueError, match=r"000003\.jpg of celeba is missing or altered"):
+        CelebA().load(root).inputs.gather(torch.tensor([2]))
+
+
+def test_an_altered_list_is_refused(root: Path) -> None:
+    path = root / "celeba" / "list_attr_celeba.txt"
+    path.write_text(path.read_text().replace("-1  1", " 1  1"))
+    with pytest.raises(ValueError, match=r"list_attr_celeba\.txt is altered or truncated"):
+        CelebA().load(root)
+
+
+def test_files_at_hand_need_no_fetching(root: Path) -> None:
+    paths = [path.relative_to(root / "celeba").as_posix() for path in CelebA().fetch(root)]
+    assert paths[:2] == ["list_attr_celeba.txt", "list_eval_partition.txt"]
+    assert paths[2].startswith("img_align_celeba")
+
+
+def test_an_image_size_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="image_size=4"):
+        CelebA(image_size=4)
+
+
+def test_the_counts_of_the_official_parts() -> None:
+    parts = (celeba.TRAIN_GROUP_SIZES, celeba.VALID_GROUP_SIZES, celeba.TEST_GROUP_SIZES)
+    assert [sum(part) for part in parts] == [162_770, 19_867, 19_962]
+
+
+def test_the_extract_of_real_images(shared_data: Path) -> None:
+    spec = CelebA()
+    if not spec.found(shared_data):
+        pytest.skip(f"no CelebA files under {shared_data}")
+    data = spec.load(shared_data)
+    assert data.provenance == "subset"
+    assert np.bincount(data.groups.numpy()).tolist() == [4_412, 4_136, 1_371, 81]
+    first, other = data.splits(0), data.splits(1)
+    assert [len(part) for part in first] == [7_000, 1_500, 1_500]
+    assert np.bincount(data.groups.numpy()[first.train]).tolist() == [3_088, 2_896, 959, 57]
+    assert not np.array_equal(first.train, other.train)
+    assert np.array_equal(np.sort(np.concatenate(first)), np.arange(10_000))
+    batch = data.inputs.gather(torch.from_numpy(first.train[:64]))
+    assert batch.shape == (64, 3, 64, 64)
+    assert 0.5 < batch.std() < 2

@@ -1,0 +1,88 @@
+"""Unbalanced MNIST: the counts of the paper, and the real files where they can be had."""
+
+import gzip
+import hashlib
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from datasets.base import Data, InMemory
+from datasets.unbalanced_mnist import TEST_COUNTS, UnbalancedMnist, read_idx
+from tests.tree import ROOT
+
+TRAIN = (5331, 6068, 5362, 5518, 5258, 4879, 5326, 5638, 474, 5354)
+VALID = (592, 674, 596, 613, 584, 542, 592, 627, 53, 595)
+
+
+def test_the_counts_are_those_the_paper_implies() -> None:
+    sizes = UnbalancedMnist().paper_group_sizes
+    assert sizes == TRAIN
+    assert sum(sizes) == 49_208
+    assert (sizes[8], sizes[5]) == (474, 4879)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where MNIST lies: the clone's own data folder, or a fresh one filled from its sources."""
+    spec = UnbalancedMnist()
+    if spec.found(ROOT / "data") == "real":
+        return ROOT / "data"
+    folder = tmp_path_factory.mktemp("data")
+    try:
+        spec.fetch(folder)
+    except ValueError as error:
+        pytest.skip(f"MNIST cannot be had here: {error}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(root: Path) -> Data:
+    return UnbalancedMnist(provenance="real").load(root)
+
+
+def test_the_real_files(data: Data, root: Path) -> None:
+    assert data.provenance == "real"
+    assert len(data.sources) == 4
+    images = next(root.rglob("train-images-idx3-ubyte"))
+    digest = hashlib.md5(images.read_bytes(), usedforsecurity=False).hexdigest()
+    assert digest == "6bbc9ace898e44ae57da46a324031adb"
+    assert data.inputs.shape == (1, 28, 28)
+    assert isinstance(data.inputs, InMemory)
+    assert data.inputs.tensor.dtype == torch.uint8
+    assert data.labels[:5].tolist() == [5, 0, 4, 1, 9]
+    assert data.labels[60_000:60_005].tolist() == [7, 2, 1, 0, 4]
+    batch = data.inputs.gather(torch.tensor([60_000, 0]))
+    raw = np.frombuffer(images.read_bytes(), dtype=np.uint8, count=784, offset=16).reshape(28, 28)
+    assert np.allclose(batch[1, 0].numpy(), raw / 255)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 12345])
+def test_the_real_counts_are_the_same_for_every_seed(data: Data, seed: int) -> None:
+    split = data.splits(seed)
+    train, valid, test = (np.bincount(data.labels.numpy()[part]) for part in split)
+    assert tuple(train) == TRAIN
+    assert tuple(valid) == VALID
+    assert tuple(test) == TEST_COUNTS
+    assert np.array_equal(split.test, np.arange(60_000, 70_000))
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_idx_files_are_read(tmp_path: Path, zipped: bool) -> None:
+    expected = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    content = struct.pack(">BBBB3I", 0, 0, 8, 3, 2, 3, 4) + expected.tobytes()
+    path = tmp_path / ("cube.gz" if zipped else "cube")
+    path.write_bytes(gzip.compress(content) if zipped else content)
+    assert np.array_equal(read_idx(path), expected)
+
+
+def test_a_truncated_file_is_refused_and_never_replaced_by_the_twin(tmp_path: Path) -> None:
+    for source in UnbalancedMnist.sources:
+        path = tmp_path / "MNIST" / "raw" / source.filename
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(struct.pack(">BBBBI", 0, 0, 8, 1, 10) + bytes(3))
+    first = UnbalancedMnist.sources[0]
+    with pytest.raises(ValueError, match=f"{first.filename} is altered or truncated.*{first.sha256}"):
+        UnbalancedMnist().load(tmp_path)
