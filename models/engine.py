@@ -1,0 +1,131 @@
+"""What a per-sample gradient engine offers to the private step, and the flat parameter vector both share.
+
+An engine turns parameters and a batch into per-sample losses and gradient norms, asks `weigh` for one
+weight per sample, and returns the weighted sum of the per-sample gradients. It never sees a clipping
+rule or a noise scale: those live in the step. Every tensor has a leading run axis (DESIGN section 4), and
+how the runs are computed (stacked, or one after another) is the engine's own affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+Weigh = Callable[[Tensor, Tensor, slice, slice], Tensor]
+"""(losses, norms, runs, slots) of a window [run, slot] -> the weight of each of its samples."""
+
+
+@dataclass(frozen=True)
+class WeightedSum:
+    """Per-sample losses, gradient norms and weights, [run, slot], and their weighted sum, [run, parameter]."""
+
+    losses: Tensor
+    norms: Tensor
+    weights: Tensor
+    total: Tensor
+
+
+class Engine(Protocol):
+    """Per-sample losses and norms, weighted gradient sums, and plain evaluation of one model."""
+
+    num_parameters: int
+
+    def initial(self, seed: int) -> Tensor:
+        """Initial parameters, flat [parameter]; a function of the seed alone."""
+        ...
+
+    def weighted_sum(self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh) -> WeightedSum:
+        """Sum of weight x gradient over the samples of each run.
+
+        Args:
+            params: [run, parameter].
+            inputs: [run, slot, ...]; a batch may be empty (no slots).
+            labels: [run, slot].
+            weigh: called once per window of samples, in order; windows partition the batch.
+
+        Formal guarantees: the weights are applied exactly as `weigh` returned them; a sample whose gradient
+        is not finite contributes exactly zero and is shown to `weigh` with an infinite norm.
+        """
+        ...
+
+    def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses and whether the prediction is right, [sample] each, of one run's parameters [parameter]."""
+        ...
+
+
+class FlatParameters:
+    """The parameters of a module as one flat vector, in the order of `named_parameters`."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._owners: list[tuple[nn.Module, str]] = []
+        self._shapes: list[torch.Size] = []
+        seen: set[int] = set()
+        for path, owner in module.named_modules():
+            for name, parameter in owner.named_parameters(recurse=False):
+                if id(parameter) in seen:
+                    raise ValueError(
+                        f"parameter '{path}.{name}' is shared between layers, which no engine supports; "
+                        "give each layer its own"
+                    )
+                seen.add(id(parameter))
+                self._owners.append((owner, name))
+                self._shapes.append(parameter.shape)
+        self._sizes = [shape.numel() for shape in self._shapes]
+        self.num_parameters = sum(self._sizes)
+
+    def flatten(self, module: nn.Module) -> Tensor:
+        """A copy of the module's present parameters as one float32 vector."""
+        return torch.cat([getattr(owner, name).detach().reshape(-1) for owner, name in self._owners]).clone()
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """Views of the flat vector, shaped as the parameters."""
+        pieces = flat.split(self._sizes)
+        return [piece.view(shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
+
+    def bind(self, flat: Tensor) -> None:
+        """Make the module compute with this flat vector; its storage is shared, nothing is copied."""
+        for (owner, name), view in zip(self._owners, self.views(flat), strict=True):
+            parameter = getattr(owner, name)
+            parameter.data = view
+
+    def of_layers(self) -> Iterator[tuple[nn.Module, str]]:
+        """(layer, name) of each parameter, in flat order."""
+        return iter(self._owners)
+
+
+ALIGNMENT_BYTES = 64
+
+
+def aligned_rows(rows: int, columns: int, like: Tensor) -> Tensor:
+    """Zeros [row, column] whose rows begin at multiples of 64 bytes.
+
+    Kernels round differently at other addresses, so without this a run in a fleet would drift from the same run alone.
+    """
+    step = ALIGNMENT_BYTES // like.element_size()
+    width = -(-columns // step) * step
+    return torch.zeros(rows, width, dtype=like.dtype, device=like.device)[:, :columns]
+
+
+def aligned(values: Tensor) -> Tensor:
+    """The same values at a multiple of 64 bytes: themselves if they lie there, else a copy."""
+    return values if values.data_ptr() % ALIGNMENT_BYTES == 0 else values.clone()
+
+
+def initial_parameters(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Build a module with parameters that depend on the seed alone, whatever was drawn before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Per-sample cross-entropy and its gradient with respect to the logits, without an autograd tape."""
+    log_probabilities = logits.log_softmax(-1)
+    index = labels.unsqueeze(-1)
+    losses = log_probabilities.gather(-1, index).squeeze(-1).neg_()
+    gradient = log_probabilities.exp_()
+    return losses, gradient.scatter_add_(-1, index, gradient.new_full((), -1.0).expand(index.shape))

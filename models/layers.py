@@ -1,0 +1,63 @@
+"""Layers without parameters: what torch's compute, but faster on a CPU, or in a form every engine takes.
+
+Measured on one AVX-512 core with the allocator fixed, forward and backward of a [256, 16, 24, 24] tensor:
+tanh as 2 sigmoid(2x) - 1 is 2.4 times faster than torch.tanh; 2x2 max-pooling in channels-last layout is 3.2
+times faster than in the default one. torch.maximum on strided views is faster still going forward (10 times),
+but its autograd backward loses more than that, so it is not used here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class _Tanh(torch.autograd.Function):
+    """2 sigmoid(2x) - 1 with the derivative 1 - y^2 taken from the output, in one pass each way."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return torch.sigmoid(x + x).mul_(2).sub_(1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (output,) = ctx.saved_tensors
+        return torch.ops.aten.tanh_backward(gradients[0], output)
+
+
+class Tanh(nn.Module):
+    """Hyperbolic tangent, within 2e-7 of torch.tanh in single precision."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.device.type == "cpu":
+            return _Tanh.apply(x)
+        return torch.tanh(x)  # one kernel there instead of three
+
+
+class MaxPool2(nn.Module):
+    """2x2 max-pooling with stride 2; an odd last row or column is dropped, as in torch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.max_pool2d(x.contiguous(memory_format=torch.channels_last), 2)
+
+
+class Standardise(nn.Module):
+    """(x - mean) / std per channel of [sample, channel, row, column], with constants that are no buffers.
+
+    Buffers would make Opacus refuse the model: it cannot tell a constant from a running mean.
+    """
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.mean, self.std = mean, std
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - x.new_tensor(self.mean).view(-1, 1, 1)) / x.new_tensor(self.std).view(-1, 1, 1)

@@ -1,0 +1,178 @@
+"""The Opacus engine: per-sample gradients by Opacus' module hooks, for models or layers the fused engine is
+not for.
+
+Mode `hooks` keeps the per-sample gradients of a micro-batch until they are weighted and summed; mode `ghost`
+(Li et al. 2022; fast gradient clipping of Lee and Kifer 2021) takes the norms in one backward pass, layer by
+layer, and the weighted sum from a second one, so that it never holds the gradients of more than a layer.
+Weights, clipping and noise are not Opacus' affair here: only its rules for layers are used.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
+from torch import Tensor, nn
+
+from models.engine import FlatParameters, Weigh, WeightedSum, aligned, aligned_rows, initial_parameters
+from models.validate import check_layers
+
+Mode = Literal["hooks", "ghost"]
+_HOOKS = {"hooks": GradSampleModule, "ghost": GradSampleModuleFastGradientClipping}
+_RESULT = {"hooks": "grad_sample", "ghost": "_norm_sample"}  # the attribute of a parameter that the hooks set
+
+
+class OpacusEngine:
+    """Per-sample gradients by hooks on modules, one run after another, in micro-batches.
+
+    Args:
+        build: makes the module; called with torch's generator seeded by `initial`.
+        device: where parameters and batches live.
+        mode: `hooks` is the reference; `ghost` needs less memory and refuses a Linear layer used twice.
+        physical_batch: samples per micro-batch; it changes memory and speed, the result only by rounding.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        *,
+        device: torch.device,
+        mode: Mode = "hooks",
+        physical_batch: int = 16,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise ValueError(f"mode={mode} is not one of the Opacus engine's: {', '.join(get_args(Mode))}")
+        if physical_batch < 1:
+            raise ValueError(f"physical_batch={physical_batch} must be at least 1")
+        self._build = build
+        self._device = device
+        self._mode = mode
+        self._physical_batch = physical_batch
+        # In training mode for good: hooks are silent in the other, and to no layer taken here it matters.
+        self._module = initial_parameters(build, 0).to(device).train()
+        check_layers(self._module, "opacus")
+        self._flat = FlatParameters(self._module)
+        self._names = [name for name, _ in self._module.named_parameters()]
+        self._parameters = list(self._module.parameters())
+        for layer in self._module.modules():
+            if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+                layer.register_forward_pre_hook(_make_contiguous)
+        # Not strict: it refuses constant buffers too, and check_layers has refused the layers it is after.
+        self._hooks = _HOOKS[mode](self._module, loss_reduction="sum", strict=False)
+        self.num_parameters = self._flat.num_parameters
+
+    def initial(self, seed: int) -> Tensor:
+        module = initial_parameters(self._build, seed)
+        return FlatParameters(module).flatten(module).to(self._device)
+
+    def weighted_sum(self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh) -> WeightedSum:
+        runs, slots = labels.shape
+        losses, norms, weights = params.new_zeros(3, runs, slots).unbind()
+        total = aligned_rows(runs, self.num_parameters, like=params)
+        for run in range(runs):
+            self._flat.bind(aligned(params[run]))
+            run_inputs = aligned(inputs[run])
+            views = self._flat.views(total[run])
+            for start in range(0, slots, self._physical_batch):
+                window = (slice(run, run + 1), slice(start, min(start + self._physical_batch, slots)))
+                with warnings.catch_warnings():  # torch would say at every step that inputs need no gradient
+                    warnings.filterwarnings("ignore", "Full backward hook is firing")
+                    losses[window], norms[window], weights[window] = self._add_window(
+                        run_inputs[window[1]], labels[run, window[1]], weigh, window, views
+                    )
+        return WeightedSum(losses, norms, weights, total)
+
+    def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        self._flat.bind(params)
+        losses = params.new_zeros(len(labels))
+        correct = torch.zeros(len(labels), dtype=torch.bool, device=params.device)
+        with torch.no_grad():
+            for start in range(0, len(labels), self._physical_batch):
+                part = slice(start, start + self._physical_batch)
+                logits = self._module(inputs[part])
+                losses[part] = nn.functional.cross_entropy(logits, labels[part], reduction="none")
+                correct[part] = logits.argmax(-1) == labels[part]
+        return losses, correct
+
+    def _add_window(
+        self, inputs: Tensor, labels: Tensor, weigh: Weigh, window: tuple[slice, slice], views: list[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Losses, norms, weights of a micro-batch, [1, sample]; its weighted gradients go to the views."""
+        losses, results = self._run_hooks(inputs, labels)
+        norms_by_parameter = [result.reshape(len(labels), -1).norm(dim=1) for result in results]
+        norms = torch.stack(norms_by_parameter).norm(dim=0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
+        finite = norms < torch.inf
+        weights = weigh(losses.detach().unsqueeze(0), norms.unsqueeze(0), *window)
+        weights = torch.where(finite, weights, 0.0)  # not a product: zero times nan is nan
+        if self._mode == "hooks":
+            _add_samples(results, weights[0], finite, views)
+        else:
+            self._add_second_pass(losses, inputs, labels, weights[0], finite, views)
+        return losses.detach().unsqueeze(0), norms.unsqueeze(0), weights
+
+    def _run_hooks(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Losses, and per parameter the gradients [sample, ...] (hooks) or their norms [sample] (ghost)."""
+        attribute = _RESULT[self._mode]
+        for parameter in self._parameters:
+            setattr(parameter, attribute, None)
+        with torch.enable_grad():
+            try:
+                losses = self._losses(inputs, labels)
+            except NotImplementedError as error:
+                raise ValueError("a layer is used twice in one forward pass; use mode=hooks") from error
+            losses.sum().backward(retain_graph=self._mode == "ghost")
+        results = []
+        for name, parameter in zip(self._names, self._parameters, strict=True):
+            result = getattr(parameter, attribute)
+            setattr(parameter, attribute, None)
+            parameter.grad = None  # of the whole batch, a by-product
+            if result is None or len(result) != len(labels):
+                raise ValueError(
+                    f"parameter '{name}' received no gradient per sample in mode={self._mode}: "
+                    "call its layer as a module, on a tensor whose first dimension is the sample"
+                )
+            results.append(result)
+        return losses, results
+
+    def _add_second_pass(
+        self,
+        losses: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        weights: Tensor,
+        finite: Tensor,
+        views: list[Tensor],
+    ) -> None:
+        """Add the gradient of the weighted loss, in which autograd itself sums over the samples."""
+        if not bool(finite.any()):
+            return
+        self._hooks.disable_hooks()
+        with torch.enable_grad():
+            if not bool(finite.all()):  # their part of the tape would turn a zero weight into nan
+                losses, weights = self._losses(inputs[finite], labels[finite]), weights[finite]
+            gradients = torch.autograd.grad((weights * losses).sum(), self._parameters)
+        self._hooks.enable_hooks()
+        for view, gradient in zip(views, gradients, strict=True):
+            view.add_(gradient)
+
+    def _losses(self, inputs: Tensor, labels: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(self._module(inputs), labels, reduction="none")
+
+
+def _make_contiguous(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Opacus unfolds images by the default layout's strides: others (channels-last) give wrong gradients."""
+    return tuple(tensor.contiguous() for tensor in inputs)
+
+
+def _add_samples(gradients: list[Tensor], weights: Tensor, finite: Tensor, views: list[Tensor]) -> None:
+    """Add the weighted sum of per-sample gradients to the views, without those that are not finite."""
+    complete = bool(finite.all())
+    for view, gradient in zip(views, gradients, strict=True):
+        rows = gradient.reshape(len(weights), -1)
+        if complete:
+            view.view(-1).addmv_(rows.T, weights)
+        else:
+            view.view(-1).addmv_(rows[finite].T, weights[finite])

@@ -1,0 +1,140 @@
+"""ResNet-50 with GroupNorm of 32 groups in place of BatchNorm (ASC App. E.4), from ImageNet weights or from
+scratch.
+
+He et al. 2016, with the stride on the 3x3 convolution as in torchvision and in Hugging Face's
+microsoft/resnet-50. Pretrained means what Opacus' module fixer makes of a pretrained network: convolutions
+are kept, the affine parameters of the normalisations begin anew at 1 and 0 (BatchNorm's would not fit other
+statistics), and the last layer is fresh. Inputs are colours between 0 and 1; the network standardises them as
+the pretraining did.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from models.layers import Standardise
+from models.torchvision_schemas import declare_missing
+
+if TYPE_CHECKING:
+    from torchvision.models.resnet import ResNet
+
+# Where a weights file may lie in a folder resnet50, looked at before any download.
+ROOT_VARIABLE = "RAWLS_DATA_ROOT"
+_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_HUGGING_FACE, _TORCHVISION = "microsoft/resnet-50", "torchvision"
+_SOURCES = {  # where the weights are, and the name under which they are kept
+    _HUGGING_FACE: (
+        "https://huggingface.co/microsoft/resnet-50/resolve/main/pytorch_model.bin",
+        "microsoft-resnet-50.bin",
+    ),
+    _TORCHVISION: ("https://download.pytorch.org/models/resnet50-0676ba61.pth", "resnet50-0676ba61.pth"),
+}
+_BLOCKS = (3, 4, 6, 3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResNet50:
+    """ResNet-50 for [3, rows, columns] images; `weights` names the source of the pretrained convolutions."""
+
+    pretrained: bool = True
+    weights: str = _HUGGING_FACE
+
+    def __post_init__(self) -> None:
+        if self.weights not in _SOURCES:
+            raise ValueError(f"model.weights={self.weights} is unknown; choose one of {', '.join(_SOURCES)}")
+
+    def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        if len(input_shape) != 3 or input_shape[0] != 3 or min(input_shape) < 1:
+            raise ValueError(
+                f"resnet50 takes images [3, rows, columns], not {list(input_shape)}; choose another model"
+            )
+        network = _network(num_classes)
+        if self.pretrained:
+            _load_convolutions(network, self.weights)
+        standardise = Standardise(_IMAGENET_MEAN, _IMAGENET_STD)
+        return nn.Sequential(OrderedDict(standardise=standardise, network=network))
+
+
+def _network(num_classes: int) -> ResNet:
+    """Torchvision's network without in-place operations, which hooks on layer outputs do not survive."""
+    declare_missing()
+    from torchvision.models.resnet import Bottleneck, ResNet
+
+    class OutOfPlaceBottleneck(Bottleneck):
+        def forward(self, x: Tensor) -> Tensor:
+            out = self.relu(self.bn1(self.conv1(x)))
+            out = self.relu(self.bn2(self.conv2(out)))
+            out = self.bn3(self.conv3(out))
+            return self.relu(out + (x if self.downsample is None else self.downsample(x)))
+
+    network = ResNet(
+        OutOfPlaceBottleneck,
+        list(_BLOCKS),
+        num_classes=num_classes,
+        norm_layer=functools.partial(nn.GroupNorm, 32),
+    )
+    for layer in network.modules():
+        if isinstance(layer, nn.ReLU):
+            layer.inplace = False
+    return network
+
+
+def _load_convolutions(network: ResNet, source: str) -> None:
+    """Copy the pretrained convolutions into the network.
+
+    Raises:
+        ValueError: the weights cannot be had, or lack a convolution.
+    """
+    state = _pretrained_state(source)
+    with torch.no_grad():
+        for name, layer in network.named_modules():
+            if not isinstance(layer, nn.Conv2d):
+                continue
+            key = f"{_hugging_face_name(name) if source == _HUGGING_FACE else name}.weight"
+            if key not in state or state[key].shape != layer.weight.shape:
+                raise ValueError(
+                    f"the weights file of {source} holds no fitting {key}; remove it and fetch it again"
+                )
+            layer.weight.copy_(state[key])
+
+
+def _hugging_face_name(name: str) -> str:
+    """The name in transformers' ResNet of a convolution of torchvision's.
+
+    layer2.0.conv3 -> resnet.encoder.stages.1.layers.0.layer.2.convolution
+    """
+    if name == "conv1":
+        return "resnet.embedder.embedder.convolution"
+    stage, block, *rest = name.split(".")
+    part = "shortcut" if rest[0] == "downsample" else f"layer.{int(rest[0].removeprefix('conv')) - 1}"
+    return f"resnet.encoder.stages.{int(stage.removeprefix('layer')) - 1}.layers.{block}.{part}.convolution"
+
+
+def _pretrained_state(source: str) -> dict[str, Tensor]:
+    """The state dictionary of the source: a file under the data root, torch hub's cache, or its server."""
+    url, name = _SOURCES[source]
+    folder = Path(os.environ.get(ROOT_VARIABLE, "")) / "resnet50"
+    try:
+        return torch.hub.load_state_dict_from_url(
+            url,
+            model_dir=str(folder) if (folder / name).is_file() else None,
+            file_name=name,
+            map_location="cpu",
+            progress=False,
+            check_hash=source == _TORCHVISION,  # its file names carry the checksum
+            weights_only=True,
+        )
+    except Exception as error:  # many types, for no network, a wrong checksum or a broken file
+        reason = str(error).partition(". ")[0]
+        raise ValueError(
+            f"the pretrained weights of {source} cannot be had ({reason}): put {url} as resnet50/{name} "
+            "under data.root, or set model.pretrained=false"
+        ) from error

@@ -1,0 +1,110 @@
+"""Which engine takes a model, found layer by layer before training; what no engine takes is refused by name.
+
+A per-sample gradient exists only if no layer mixes the samples of a batch, and an engine computes it
+correctly only for the layers it has rules for. Several refusals are of layers for which Opacus 1.6 gives a
+wrong answer rather than an error (found by comparing with a micro-batch of one): convolutions with a padding
+mode other than zeros, and embeddings with a padding index. Layers without parameters need no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from torch import nn
+
+from models.engine import FlatParameters
+from models.fused import RULES
+
+EngineName = Literal["fused", "opacus"]
+
+# Opacus has no rule for these, but its fallback by vmap is right.
+_BY_VMAP = (nn.PReLU, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+def check_layers(module: nn.Module, engine: EngineName | None = None) -> EngineName:
+    """The engine for this model: the one asked for, else the fused one if it takes every layer, else Opacus.
+
+    Raises:
+        ValueError: a layer mixes samples, is random, or has no rule in the engine; it is named with its type.
+    """
+    if engine is not None and engine not in get_args(EngineName):
+        raise ValueError(f"engine={engine} is unknown; choose one of {', '.join(get_args(EngineName))}")
+    FlatParameters(module)  # refuses parameters shared between layers
+    _refuse(module, _fault_in_any)
+    if engine == "opacus" or (engine is None and _first(module, _fault_in_fused)):
+        _refuse(module, _fault_in_opacus)
+        return "opacus"
+    _refuse(module, _fault_in_fused)
+    return "fused"
+
+
+def _first(module: nn.Module, fault: Callable[[nn.Module], str | None]) -> str | None:
+    """The first layer with a fault, as a sentence."""
+    for path, layer in module.named_modules():
+        if reason := fault(layer):
+            return f"layer '{path}' is {type(layer).__name__}, {reason}"
+    return None
+
+
+def _refuse(module: nn.Module, fault: Callable[[nn.Module], str | None]) -> None:
+    if sentence := _first(module, fault):
+        raise ValueError(sentence)
+
+
+def _owns_parameters(layer: nn.Module) -> bool:
+    return next(layer.parameters(recurse=False), None) is not None
+
+
+def _fault_in_any(layer: nn.Module) -> str | None:
+    """Why no engine can take this layer."""
+    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        return "which mixes the samples of a batch; use GroupNorm"
+    if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
+        return "whose running statistics mix samples; use GroupNorm, or track_running_stats=False"
+    if (isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0) or isinstance(layer, nn.RReLU):
+        return "which draws at random, so that a run would differ alone and in a fleet; remove it or set p=0"
+    if getattr(layer, "inplace", False):
+        return "which overwrites the output an engine records; set inplace=False"
+    if any(not parameter.requires_grad for parameter in layer.parameters(recurse=False)):
+        return (
+            "which is frozen, but engines train every parameter; compute its features in the dataset instead"
+        )
+    if getattr(layer, "padding_mode", "zeros") != "zeros":
+        return f"which pads by padding_mode={layer.padding_mode}, for which no engine has a rule; use zeros"
+    if isinstance(layer, nn.Embedding) and (
+        layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse
+    ):
+        return "whose weights or gradients depend on the batch; drop max_norm, scale_grad_by_freq, sparse"
+    if isinstance(layer, nn.RNNBase | nn.RNNCellBase):
+        return "which no engine has a rule for; write its cell with Linear layers and use engine=opacus"
+    if isinstance(layer, nn.MultiheadAttention):
+        return "which no engine has a rule for; use opacus.layers.DPMultiheadAttention"
+    return None
+
+
+def _fault_in_fused(layer: nn.Module) -> str | None:
+    """Why the fused engine cannot take this layer."""
+    if not _owns_parameters(layer):
+        return None
+    if type(layer) not in RULES:
+        return "which the fused engine has no rule for; use engine=opacus"
+    if isinstance(layer, nn.Conv2d) and (layer.groups != 1 or isinstance(layer.padding, str)):
+        return "which the fused engine takes with groups=1 and padding in numbers; use engine=opacus"
+    return None
+
+
+def _fault_in_opacus(layer: nn.Module) -> str | None:
+    """Why the Opacus engine cannot take this layer."""
+    if not _owns_parameters(layer):
+        return None
+    from opacus.grad_sample import GradSampleModule  # a second to import, and not needed by the fused engine
+
+    if type(layer) not in (*GradSampleModule.GRAD_SAMPLERS, *_BY_VMAP) or isinstance(layer, nn.EmbeddingBag):
+        known = ", ".join(rule.__name__ for rule in RULES)
+        return f"which no engine has a rule for; compose it of {known}, or register one in opacus.grad_sample"
+    if isinstance(layer, nn.LayerNorm) and layer.bias is None:
+        return "which Opacus takes only with a bias; use engine=fused, or bias=True"
+    if isinstance(layer, nn.Embedding) and layer.padding_idx is not None:
+        return "which Opacus takes only without padding_idx; use engine=fused, or drop it"
+    return None

@@ -1,0 +1,111 @@
+"""What the tests of models share: every recipe of conf/model with an input it takes, and a naive oracle.
+
+The oracle is a micro-batch of one under plain autograd, on a module no engine has touched.
+"""
+
+import copy
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import hydra
+import pytest
+import torch
+import yaml
+from torch import Tensor, nn
+
+from models.engine import Weigh
+from tests.tree import ROOT
+
+RECIPES = sorted(path.stem for path in (ROOT / "conf" / "model").glob("*.yaml"))
+# Small shapes of what each recipe is for: input shape and number of classes.
+SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
+    "digits_cnn": ((1, 8, 8), 10),
+    "logistic": ((12,), 2),
+    "mnist_cnn": ((1, 28, 28), 10),
+    "resnet50": ((3, 32, 32), 2),
+    "tabular_mlp": ((12,), 2),
+}
+LARGE = frozenset({"resnet50"})  # one run of two samples, and only the tests that need this very model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A model with parameters [run, parameter] and a batch [run, slot, ...] for it."""
+
+    build: Callable[[], nn.Module]
+    params: Tensor
+    inputs: Tensor
+    labels: Tensor
+
+
+def instantiate(recipe: str) -> Any:
+    """The model spec of a recipe, without weights that would have to be downloaded."""
+    config = yaml.safe_load((ROOT / "conf" / "model" / f"{recipe}.yaml").read_text("utf-8"))
+    if "pretrained" in config:
+        config["pretrained"] = False
+    return hydra.utils.instantiate(config)
+
+
+@functools.cache
+def prototype(recipe: str) -> nn.Module:
+    """A module of the recipe, built once: random initialisation of a large one takes a second."""
+    assert recipe in SHAPES, f"conf/model/{recipe}.yaml is new: give it a shape in tests/models/conftest.py"
+    shape, num_classes = SHAPES[recipe]
+    torch.manual_seed(0)
+    return instantiate(recipe).build(shape, num_classes)
+
+
+def builder(recipe: str) -> Callable[[], nn.Module]:
+    """Makes modules that no test shares."""
+    return lambda: copy.deepcopy(prototype(recipe))
+
+
+def make_case(recipe: str, dtype: torch.dtype) -> Case:
+    """Two runs (one of a large model) with parameters and samples of their own."""
+    shape, num_classes = SHAPES[recipe]
+    runs, slots = (1, 2) if recipe in LARGE else (2, 5)
+    generator = torch.Generator().manual_seed(7)
+    flat = torch.cat([p.detach().reshape(-1) for p in prototype(recipe).parameters()])
+    return Case(
+        build=builder(recipe),
+        params=torch.stack([flat * (1 + run / 8) for run in range(runs)]).to(dtype),
+        inputs=torch.rand(runs, slots, *shape, generator=generator).to(dtype),
+        labels=torch.randint(num_classes, (runs, slots), generator=generator),
+    )
+
+
+def oracle(
+    build: Callable[[], nn.Module], params: Tensor, inputs: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Losses [sample] and gradients [sample, parameter] of one run, sample by sample."""
+    module = build().to(params.dtype)
+    torch.nn.utils.vector_to_parameters(params, module.parameters())
+    losses, gradients = [], []
+    for sample, label in zip(inputs, labels, strict=True):
+        loss = nn.functional.cross_entropy(module(sample.unsqueeze(0)), label.unsqueeze(0))
+        pieces = torch.autograd.grad(loss, list(module.parameters()))
+        losses.append(loss.detach())
+        gradients.append(torch.cat([piece.reshape(-1) for piece in pieces]))
+    return torch.stack(losses), torch.stack(gradients)
+
+
+def fixed_weights(weights: Tensor) -> Weigh:
+    """A weigh that ignores what it is shown and returns its part of these weights [run, slot]."""
+
+    def weigh(losses: Tensor, norms: Tensor, runs: slice, slots: slice) -> Tensor:
+        assert losses.shape == norms.shape == weights[runs, slots].shape
+        return weights[runs, slots]
+
+    return weigh
+
+
+@pytest.fixture(params=RECIPES)
+def recipe(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[name for name in RECIPES if name not in LARGE])
+def small_recipe(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
