@@ -1,0 +1,32 @@
+"""What a kind of drawing hands to render: the text for the terminal, the verdict, and how to write each file.
+
+Files are written by functions called later, so that `targets.status` can ask for a verdict without drawing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from analysis.tables import Table
+
+Write = Callable[[Path], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    text: str
+    verdict: str
+    files: dict[str, Write] = field(default_factory=dict)  # file name -> writer
+
+
+def text_file(text: str) -> Write:
+    def write(path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+
+    return write
+
+
+def table_files(name: str, table: Table, csv: str) -> dict[str, Write]:
+    """A table in its three forms."""
+    forms = {"md": table.markdown(), "tex": table.latex(), "csv": csv}
+    return {f"{name}.{suffix}": text_file(text) for suffix, text in forms.items()}

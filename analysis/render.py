@@ -1,0 +1,109 @@
+"""From a manifest to files: read the runs, draw them by kind, put every file in place at once.
+
+Files go to temporary names first and are renamed when all are written, so a reader never sees half a table.
+What an earlier drawing left and this one does not make (a comparison, when nothing can be compared any more)
+is removed.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis import accuracy, budget, calibration, curves
+from analysis.drawing import Drawing, text_file
+from analysis.load import Store, load
+from analysis.manifest import Manifest, results_root
+from analysis.tables import csv_text
+
+KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
+    "accuracy_table": accuracy.draw,
+    "budget_figure": budget.budget_figure,
+    "training_curve": curves.training_curve,
+    "sampling_variance": curves.sampling_variance,
+    "calibration_table": calibration.draw,
+}
+OURS = [f"{name}.{form}" for name in ("table", "comparison") for form in ("md", "tex", "csv")]
+OURS += ["figure.png", "figure.pdf", "figure.csv", "runs.csv"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendered:
+    """`text` for the terminal, the files written, and the verdict in one phrase."""
+
+    text: str
+    files: list[Path]
+    verdict: str
+
+
+def render(manifest_path: Path) -> Rendered:
+    """Draw one target from what the store holds now; a half-finished sweep gives a table with gaps."""
+    manifest = Manifest.read(manifest_path)
+    root = results_root(manifest_path)
+    store = load(root, manifest.run_ids)
+    result = draw(manifest, store)
+    runs = text_file(csv_text(_provenance(manifest, store, root)))
+    files = _write(manifest_path.parent, {**result.files, "runs.csv": runs})
+    return Rendered(text=result.text, files=files, verdict=result.verdict)
+
+
+def draw(manifest: Manifest, store: Store) -> Drawing:
+    kind = manifest.draw["kind"]
+    if kind not in KINDS:
+        near = get_close_matches(str(kind), KINDS, n=1, cutoff=0.0)[0]
+        known = f"the nearest is {near!r} (all: {', '.join(KINDS)})"
+        raise ValueError(f"{manifest.target}: unknown draw.kind {kind!r}, {known}")
+    return KINDS[kind](manifest, store)
+
+
+def _write(folder: Path, files: dict[str, Callable[[Path], None]]) -> list[Path]:
+    temporary = {name: folder / f".{name}.{os.getpid()}.tmp" for name in files}
+    try:
+        for name, write in files.items():
+            write(temporary[name])
+        for name, path in temporary.items():
+            path.replace(folder / name)
+    finally:
+        for path in temporary.values():
+            path.unlink(missing_ok=True)
+    for name in set(OURS) - set(files):
+        (folder / name).unlink(missing_ok=True)
+    return [folder / name for name in files]
+
+
+def _provenance(manifest: Manifest, store: Store, root: Path) -> pd.DataFrame:
+    """One row per run: what it was, how it ended, and which code and versions made it."""
+    runs = manifest.join(store)
+    columns = [
+        "run_id",
+        "method",
+        "dataset",
+        "algorithm",
+        "seed",
+        "coordinates",
+        "status",
+        "provenance",
+        "scale",
+        "seconds",
+    ]
+    runs = runs[[*columns, "test_wga", "test_avg", "epsilon_max", "error"]]
+    made = [_environment(root / "runs" / run_id / "environment.json") for run_id in runs["run_id"]]
+    names = ["git_sha", "versions", "device", "started", "finished"]
+    runs = runs.assign(**{name: [environment.get(name) for environment in made] for name in names})
+    as_json = {
+        name: runs[name].map(lambda value: json.dumps(value, sort_keys=True) if value else "")
+        for name in ("coordinates", "versions")
+    }
+    return runs.assign(**as_json)
+
+
+def _environment(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}

@@ -1,0 +1,59 @@
+"""What was not the paper's own setting, said wherever a result is shown (DESIGN 8).
+
+Simulated data, a subset of the real data, and any scale but the paper's are stamped in captions, figures and
+CSV columns, and make a comparison with the paper's numbers an orientation, not a verdict.
+"""
+
+import pandas as pd
+
+from analysis.names import dataset_title
+
+PROVENANCES = {"simulated": "simulated data", "subset": "subset of the data"}
+SHORT = {"simulated data": "SIMULATED DATA", "subset of the data": "SUBSET"}
+
+
+def reasons(runs: pd.DataFrame) -> list[str]:
+    """Why the finished runs among `runs` are not comparable with the paper; empty when they are."""
+    done = runs[runs["status"] == "done"]
+    found = [text for key, text in PROVENANCES.items() if (done["provenance"] == key).any()]
+    scales = done["scale"].dropna().unique()
+    return found + [f"scale: {scale}" for scale in sorted(scales) if scale != "paper"]
+
+
+def stamp(runs: pd.DataFrame) -> str:
+    """The stamp of a table or figure; empty when all is the paper's own. Datasets that differ are named."""
+    by_dataset = {dataset: short(reasons(rows)) for dataset, rows in runs.groupby("dataset", sort=False)}
+    texts = set(by_dataset.values())
+    if len(texts) <= 1:
+        return texts.pop() if texts else ""
+    return "; ".join(f"{dataset_title(str(dataset))}: {text}" for dataset, text in by_dataset.items() if text)
+
+
+def short(why: list[str]) -> str:
+    return " · ".join(SHORT.get(reason, reason) for reason in why)
+
+
+def notices(runs: pd.DataFrame) -> list[str]:
+    """What must be said wherever the runs are shown: the stamp, and that some are not finished."""
+    unfinished = [] if (runs["status"] == "done").all() else [f"UNFINISHED: {progress(runs)}"]
+    return [text for text in (stamp(runs), *unfinished) if text]
+
+
+def progress(runs: pd.DataFrame) -> str:
+    """'3 of 10 runs', or '3 of 10 runs, 1 failed'; what did not finish is named only if there is any."""
+    counts = runs["status"].value_counts()
+    others = [f"{counts[status]} {status}" for status in ("failed", "running", "unreadable") if status in counts]
+    return ", ".join([f"{counts.get('done', 0)} of {len(runs)} runs", *others])
+
+
+def target_verdict(runs: pd.DataFrame, judged: str) -> str:
+    """The one phrase for a target: 'missing (…)', 'partial (…); judged', or `judged` alone.
+
+    An empty `judged` is a figure's, which has no number to compare: 'complete' when all runs are there.
+    """
+    done = int((runs["status"] == "done").sum())
+    if done == 0:
+        return f"missing ({progress(runs)})"
+    if done < len(runs):
+        return "; ".join(part for part in (f"partial ({progress(runs)})", judged) if part)
+    return judged or "complete"

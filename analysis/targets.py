@@ -1,0 +1,63 @@
+"""Every table and figure at a glance: how many of its runs are done, on which data, and what came of it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.load import Store, load
+from analysis.manifest import Manifest
+from analysis.names import DASH
+from analysis.render import draw
+
+COLUMNS = ["target", "variant", "title", "done", "needed", "failed", "running", "data", "verdict"]
+
+
+def status(results_root: str | Path, manifests: Iterable[Mapping[str, Any] | Path]) -> pd.DataFrame:
+    """One row per manifest, in the order given. Nothing is drawn and no history is read.
+
+    Args:
+        results_root: the folder that holds `runs`.
+        manifests: paths of manifest.json, or the same content as a mapping for a target that never ran.
+
+    Returns:
+        target, variant, title; done, needed, failed, running (numbers of runs); data ('real', 'subset',
+        'simulated', 'plan only', or several joined by '+'; a dash when nothing is done); verdict ('missing
+        (…)', 'partial (…); …', 'reproduced', 'k of n …', 'not comparable (…)', 'complete' for a figure,
+        'cannot be read (…)' or 'cannot be drawn (…)').
+    """
+    read = [_read(item) for item in manifests]
+    ids = [run_id for manifest in read if isinstance(manifest, Manifest) for run_id in manifest.run_ids]
+    store = load(results_root, ids, history=False)
+    rows = [_row(item, store) if isinstance(item, Manifest) else item for item in read]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _row(manifest: Manifest, store: Store) -> dict[str, Any]:
+    runs = manifest.join(store)
+    counts = runs["status"].value_counts()
+    data = runs.loc[runs["status"] == "done", "provenance"].dropna().unique()
+    try:
+        verdict = draw(manifest, store).verdict
+    except ValueError as problem:
+        verdict = f"cannot be drawn ({problem})"
+    return {
+        "target": manifest.target,
+        "variant": manifest.variant,
+        "title": manifest.title,
+        "needed": len(runs),
+        **{name: int(counts.get(name, 0)) for name in ("done", "failed", "running")},
+        "data": "+".join(sorted(data)) or DASH,
+        "verdict": verdict,
+    }
+
+
+def _read(item: Mapping[str, Any] | Path) -> Manifest | dict[str, Any]:
+    """The manifest, or the row that says why there is none: one bad file must not hide the other targets."""
+    try:
+        return Manifest.read(item) if isinstance(item, Path) else Manifest.of(item)
+    except ValueError as problem:
+        name = str(item.parent) if isinstance(item, Path) else str(item.get("target"))
+        counts = dict.fromkeys(["done", "needed", "failed", "running"], 0)
+        return {"target": name, **counts, "data": DASH, "verdict": f"cannot be read ({problem})"}

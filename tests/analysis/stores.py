@@ -1,0 +1,176 @@
+"""Small results stores and manifests, written as the runners write them, for the tests of analysis.
+
+Regenerate the golden store, and the files that tests/analysis/test_golden.py expects, from the root with
+
+    python -m tests.analysis.stores
+
+and read the difference with your eyes before committing it.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.render import render
+
+GOLDEN = Path(__file__).parent / "golden"
+# label -> (WGA, AVG) in percent about which the golden seeds lie
+GOLDEN_ACCURACIES = {
+    "asc": (57.9, 84.2),
+    "dpsgd": (21.5, 84.9),
+    "azb": (0.9, 11.4),
+    "azb_prop": (9.9, 24.0),
+    "azb_weak": (8.0, 47.1),
+}
+METHODS = {"asc": "ASC", "dpsgd": "DPSGD", "azb": "aZB", "azb_prop": "aZB-prop", "azb_weak": "aZB-weak"}
+WEAK_EPSILON = 14.327
+
+
+def run_id(*parts: object) -> str:
+    return sha256("/".join(map(str, parts)).encode()).hexdigest()[:16]
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def summary(run: str, **changes: Any) -> dict[str, Any]:
+    """A finished run of three groups, real data at paper scale, with `changes` on top (`plan` is merged)."""
+    plan = {
+        "noise_multiplier": 9.609375,
+        "target_epsilon": 1.0,
+        "epsilon": 0.9915,
+        "delta": 1.02e-5,
+        "order": 18.0,
+        "accountant": "rdp",
+        "neighbouring": "replace_one",
+        "unit": "sample",
+        "search": "tight",
+        "epsilon_per_group": [0.99, 0.99, 0.99],
+    }
+    scores = {
+        "wga": 0.5,
+        "avg": 0.6,
+        "accuracy": [0.7, 0.6, 0.5],
+        "loss": [1.0, 1.1, 1.2],
+        "count": [10, 20, 5],
+    }
+    content = {
+        "run_id": run,
+        "dataset": "unbalanced_mnist",
+        "model": "mnist_cnn",
+        "algorithm": "asc",
+        "scale": "paper",
+        "seed": 0,
+        "provenance": "real",
+        "steps": 11580,
+        "seconds": 2.5,
+        "test": scores,
+        "valid": scores,
+        "group_names": ["0", "1", "8"],
+    }
+    return {**content, **changes, "plan": plan | changes.get("plan", {})}
+
+
+def write_run(root: Path, run: str, *, history: Iterable[dict[str, Any]] | None = None, **changes: Any) -> None:
+    """A finished run: summary.json, history.jsonl if there is one. `wga`, `avg` are those of both splits."""
+    scores = {key: changes.pop(key) for key in ("wga", "avg") if key in changes}
+    content = summary(run, **changes)
+    for split in ("test", "valid"):
+        content[split] = content[split] and content[split] | scores
+    write_json(root / "runs" / run / "summary.json", content)
+    if history is not None:
+        text = "".join(json.dumps(row) + "\n" for row in history)
+        (root / "runs" / run / "history.jsonl").write_text(text, encoding="utf-8")
+
+
+def write_unfinished(root: Path, run: str, status: str, *, label: str = "asc", seed: int = 0) -> Path:
+    """A folder of a running or failed run."""
+    folder = root / "runs" / f"{run}.{status}"
+    folder.mkdir(parents=True)
+    lines = [
+        "dataset: {_target_: datasets.unbalanced_mnist.UnbalancedMnist}",
+        "model: {_target_: models.mnist_cnn.MnistCnn}",
+        f"algorithm: {{_target_: algorithms.{label}.Method}}",
+        "privacy: {epsilon: 1.0}",
+        "scale: {name: paper}",
+        f"seed: {seed}",
+    ]
+    (folder / "config.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if status == "failed":
+        (folder / "error.txt").write_text("Traceback\nValueError: no noise meets it\n", encoding="utf-8")
+    return folder
+
+
+def entry(run: str, *, label: str = "asc", seed: int = 0, **coordinates: Any) -> dict[str, Any]:
+    """One run of a manifest."""
+    coordinates = {"dataset": "unbalanced_mnist", "algorithm": label, **coordinates}
+    return {
+        "run_id": run,
+        "label": label,
+        "dataset": coordinates["dataset"],
+        "algorithm": label,
+        "seed": seed,
+        "coordinates": coordinates,
+    }
+
+
+def manifest(target: str, runs: list[dict[str, Any]], **draw: Any) -> dict[str, Any]:
+    return {
+        "target": target,
+        "title": f"Title of {target}",
+        "variant": "default",
+        "command": f"rawls reproduce {target}",
+        "draw": {"methods": METHODS, **draw},
+        "runs": runs,
+    }
+
+
+def write_manifest(root: Path, content: dict[str, Any]) -> Path:
+    path = root / "targets" / content["target"] / content["variant"] / "manifest.json"
+    write_json(path, content)
+    return path
+
+
+def golden_store(root: Path) -> Path:
+    """ASC's Table 1 on Unbalanced MNIST, three seeds: one run failed, one still runs, the others are done.
+
+    Returns:
+        The manifest.
+    """
+    generator = np.random.default_rng(8)
+    runs = []
+    for label, (wga, avg) in GOLDEN_ACCURACIES.items():
+        for seed in range(3):
+            run = run_id(label, seed)
+            runs.append(entry(run, label=label, seed=seed))
+            noise = generator.normal(0, [2.5, 0.4]).round(2)
+            scores = {
+                "wga": round(max(0.0, wga + noise[0]) / 100, 4),
+                "avg": round((avg + noise[1]) / 100, 4),
+            }
+            if (label, seed) == ("azb", 2):
+                write_unfinished(root, run, "failed", label=label, seed=seed)
+            elif (label, seed) == ("azb_weak", 2):
+                write_unfinished(root, run, "running", label=label, seed=seed)
+            else:
+                epsilons = [0.99, 1.0, WEAK_EPSILON] if label == "azb_weak" else [0.99, 0.99, 0.99]
+                write_run(root, run, algorithm=label, seed=seed, ledger_epsilon_per_group=epsilons, **scores)
+    content = manifest("asc/table1", runs, kind="accuracy_table", metrics=["wga", "avg"])
+    return write_manifest(root, content | {"title": "Worst-group and average accuracy"})
+
+
+def regenerate() -> None:
+    shutil.rmtree(GOLDEN, ignore_errors=True)
+    rendered = render(golden_store(GOLDEN / "store"))
+    (GOLDEN / "text.txt").write_text(rendered.text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    regenerate()

@@ -1,0 +1,125 @@
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+
+import analysis
+from analysis.load import GROUPS, HISTORY, RUNS, load
+from tests.analysis.stores import write_json, write_run, write_unfinished
+
+
+def one(runs: pd.DataFrame) -> pd.Series:
+    assert len(runs) == 1
+    return runs.iloc[0]
+
+
+def test_a_finished_run_becomes_one_row(results_root: Path) -> None:
+    write_run(results_root, "a", wga=0.25, avg=0.5, seed=3)
+    run = one(analysis.load(results_root).runs)
+    assert run["status"] == "done"
+    assert (run["dataset"], run["model"], run["algorithm"]) == ("unbalanced_mnist", "mnist_cnn", "asc")
+    assert (run["test_wga"], run["valid_avg"], run["seed"]) == (0.25, 0.5, 3)
+    assert (run["noise_multiplier"], run["delta"], run["search"]) == (9.609375, 1.02e-5, "tight")
+    assert (run["epsilon_target"], run["provenance"], run["scale"]) == (1.0, "real", "paper")
+
+
+def test_columns_are_there_even_when_nothing_is(results_root: Path) -> None:
+    store = load(results_root)
+    assert (len(store.runs), len(store.history), len(store.groups)) == (0, 0, 0)
+    assert list(store.runs.columns) == RUNS
+    assert list(store.history.columns) == HISTORY
+    assert list(store.groups.columns) == GROUPS
+
+
+def test_running_and_failed_runs_are_told_from_their_configuration(results_root: Path) -> None:
+    write_unfinished(results_root, "a", "running", label="dpsgd", seed=4)
+    write_unfinished(results_root, "b", "failed")
+    (results_root / "runs" / "c.running").mkdir()  # killed before it wrote anything
+    runs = load(results_root).runs.set_index("run_id")
+    assert list(runs["status"]) == ["running", "failed", "running"]
+    assert (runs.loc["a", "algorithm"], runs.loc["a", "dataset"]) == ("dpsgd", "unbalanced_mnist")
+    assert (runs.loc["a", "seed"], runs.loc["a", "epsilon_target"], runs.loc["a", "scale"]) == (4, 1.0, "paper")
+    assert runs.loc["b", "error"] == "ValueError: no noise meets it"
+    assert pd.isna(runs.loc["c", "algorithm"])
+
+
+def test_a_finished_run_wins_over_the_remains_of_earlier_attempts(results_root: Path) -> None:
+    write_unfinished(results_root, "a", "failed")
+    write_run(results_root, "a")
+    write_unfinished(results_root, "b", "failed")
+    write_unfinished(results_root, "b", "running")
+    assert dict(load(results_root).runs[["run_id", "status"]].to_numpy()) == {"a": "done", "b": "running"}
+
+
+def test_what_is_no_run_is_not_taken_for_one(results_root: Path) -> None:
+    write_run(results_root, "a")
+    (results_root / "runs" / "a.lock").touch()
+    (results_root / "runs" / "b.1234.tmp").mkdir()
+    assert list(load(results_root).runs["run_id"]) == ["a"]
+
+
+def test_a_damaged_summary_is_one_unreadable_row(results_root: Path) -> None:
+    write_run(results_root, "a")
+    (results_root / "runs" / "b").mkdir()
+    (results_root / "runs" / "b" / "summary.json").write_text('{"run_id": "b", ')
+    (results_root / "runs" / "c").mkdir()
+    write_json(results_root / "runs" / "d" / "summary.json", {"plan": [1]})
+    runs = load(results_root).runs.set_index("run_id")
+    assert dict(runs["status"]) == {"a": "done", "b": "unreadable", "c": "unreadable", "d": "unreadable"}
+    assert "summary.json" in runs.loc["c", "error"]
+
+
+def test_only_the_runs_asked_for_are_read(results_root: Path) -> None:
+    for run in "abc":
+        write_run(results_root, run, history=[{"step": 1}])
+    store = load(results_root, ["c", "unknown", "a", "c"])
+    assert list(store.runs["run_id"]) == ["c", "a"]
+    assert list(store.history["run_id"]) == ["c", "a"]
+
+
+def test_history_keeps_evaluations_probes_and_whatever_else_was_logged(results_root: Path) -> None:
+    lines = [
+        {"step": 10, "epoch": 1.0, "split": "valid", "wga": 0.1, "avg": None, "accuracy": [0.1, 0.2], "speed": 3.5},
+        {"step": 10, "kind": "sampling_variance", "variance": 0.5},
+    ]
+    write_run(results_root, "a", history=lines)
+    evaluation, probe = (row for _, row in load(results_root).history.iterrows())
+    assert (evaluation["kind"], evaluation["wga"], evaluation["accuracy"]) == ("evaluation", 0.1, [0.1, 0.2])
+    assert evaluation["speed"] == 3.5
+    assert math.isnan(evaluation["avg"])
+    assert (probe["kind"], probe["variance"]) == ("sampling_variance", 0.5)
+    assert load(results_root, history=False).history.empty
+
+
+def test_a_half_written_last_line_is_left_out(results_root: Path) -> None:
+    folder = write_unfinished(results_root, "a", "running")
+    (folder / "history.jsonl").write_text(json.dumps({"step": 1, "wga": 0.5}) + '\n{"step": 2, "wg')
+    assert list(load(results_root).history["step"]) == [1]
+
+
+def test_an_empty_group_is_nan_with_its_count_and_not_zero(results_root: Path) -> None:
+    scores = {"wga": 0.5, "avg": 0.5, "accuracy": [0.5, 0.0], "loss": [1.0, 0.0], "count": [4, 0]}
+    write_run(results_root, "a", test=scores, valid=None, group_names=["x", "y"], ledger_epsilon_per_group=[1, 2])
+    groups = load(results_root).groups
+    assert list(groups["split"]) == ["test", "test"]
+    assert list(groups["group_name"]) == ["x", "y"]
+    assert list(groups["count"]) == [4, 0]
+    assert list(groups["epsilon"]) == [1, 2]
+    assert groups["accuracy"].iloc[0] == 0.5
+    assert groups.iloc[1][["accuracy", "loss"]].isna().all()
+
+
+def test_epsilon_max_is_the_ledgers_and_else_the_plans(results_root: Path) -> None:
+    write_run(results_root, "a", plan={"epsilon_per_group": [1, 3, 2]}, ledger_epsilon_per_group=[1.0, 2.5, 2.0])
+    write_run(results_root, "b", plan={"epsilon_per_group": [1, 3, 2]}, ledger_epsilon_per_group=None)
+    write_run(results_root, "c", plan={"epsilon_per_group": None, "epsilon": 0.7})
+    assert dict(load(results_root).runs[["run_id", "epsilon_max"]].to_numpy()) == {"a": 2.5, "b": 3, "c": 0.7}
+
+
+def test_a_plan_only_run_has_groups_without_a_split(results_root: Path) -> None:
+    write_run(results_root, "a", test=None, valid=None, provenance="plan only")
+    store = load(results_root)
+    assert math.isnan(one(store.runs)["test_wga"])
+    assert store.groups["split"].isna().all()
+    assert list(store.groups["epsilon"]) == [0.99, 0.99, 0.99]
