@@ -8,7 +8,7 @@ how the runs are computed (stacked, or one after another) is the engine's own af
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,13 +38,17 @@ class Engine(Protocol):
         """Initial parameters, flat [parameter]; a function of the seed alone."""
         ...
 
-    def weighted_sum(self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh) -> WeightedSum:
+    def weighted_sum(
+        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
+    ) -> WeightedSum:
         """Sum of weight x gradient over the samples of each run.
 
         Args:
             params: [run, parameter].
             inputs: [run, slot, ...]; a batch may be empty (no slots).
             labels: [run, slot].
+            counts: slots in use of each run, the rest being padding; None when all are. An engine that loops over the
+                runs leaves the padding out, so that a run in a ragged fleet is computed as it is alone.
             weigh: called once per window of samples, in order; windows partition the batch.
 
         Formal guarantees: the weights are applied exactly as `weigh` returned them; a sample whose gradient

@@ -10,7 +10,7 @@ Rules exist for Linear, Conv2d (groups=1), Embedding, GroupNorm and LayerNorm; l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -202,7 +202,9 @@ class FusedEngine:
         module = initial_parameters(self._build, seed)
         return FlatParameters(module).flatten(module).to(self._device)
 
-    def weighted_sum(self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh) -> WeightedSum:
+    def weighted_sum(
+        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
+    ) -> WeightedSum:
         runs, slots = labels.shape
         losses, norms, weights = params.new_zeros(3, runs, slots).unbind()
         total = aligned_rows(*params.shape, like=params)
@@ -211,8 +213,9 @@ class FusedEngine:
             self._flat.bind(aligned(params[run]))
             run_inputs = aligned(inputs[run])
             views = self._flat.views(total[run])
-            for start in range(0, slots, chunk):
-                window = (slice(run, run + 1), slice(start, min(start + chunk, slots)))
+            used = slots if counts is None else counts[run]
+            for start in range(0, used, chunk):
+                window = (slice(run, run + 1), slice(start, min(start + chunk, used)))
                 losses[window], norms[window], weights[window] = self._add_chunk(
                     run_inputs[window[1]], labels[run, window[1]], weigh, window, views
                 )

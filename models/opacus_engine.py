@@ -10,7 +10,7 @@ Weights, clipping and noise are not Opacus' affair here: only its rules for laye
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import torch
@@ -68,7 +68,9 @@ class OpacusEngine:
         module = initial_parameters(self._build, seed)
         return FlatParameters(module).flatten(module).to(self._device)
 
-    def weighted_sum(self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh) -> WeightedSum:
+    def weighted_sum(
+        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
+    ) -> WeightedSum:
         runs, slots = labels.shape
         losses, norms, weights = params.new_zeros(3, runs, slots).unbind()
         total = aligned_rows(runs, self.num_parameters, like=params)
@@ -76,8 +78,9 @@ class OpacusEngine:
             self._flat.bind(aligned(params[run]))
             run_inputs = aligned(inputs[run])
             views = self._flat.views(total[run])
-            for start in range(0, slots, self._physical_batch):
-                window = (slice(run, run + 1), slice(start, min(start + self._physical_batch, slots)))
+            used = slots if counts is None else counts[run]
+            for start in range(0, used, self._physical_batch):
+                window = (slice(run, run + 1), slice(start, min(start + self._physical_batch, used)))
                 with warnings.catch_warnings():  # torch would say at every step that inputs need no gradient
                     warnings.filterwarnings("ignore", "Full backward hook is firing")
                     losses[window], norms[window], weights[window] = self._add_window(

@@ -1,0 +1,205 @@
+"""The one private step that all methods share (DESIGN section 4): sample, weigh, sum, release, update, adapt.
+
+It works on a fleet: runs that share data, model and schedule. Every tensor has a leading run axis; a single run is a
+fleet of one. What a run draws depends on its own key and the step, so its results do not depend on its fleet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from accounting.ledger import Ledger
+from accounting.plan import Plan
+from accounting.release import Release
+from accounting.streams import Streams
+from algorithms.base import Method, PublicState, Task
+from algorithms.optimizer import FleetSgd, Sgd
+from models.engine import Engine, WeightedSum, aligned_rows
+
+BLOCK_STEPS = 64  # steps whose rows are drawn from one generator
+NORM_MARGIN = 1 - 1e-5  # float32 norms may be a little low; bounds are lowered by more than that, so sensitivity holds
+QUERY_ROWS = 4096  # rows of the training set evaluated at a time
+
+
+class Gather(Protocol):
+    """Inputs by row number, on the run's device."""
+
+    def __call__(self, rows: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRows:
+    """The training set of one run: dataset rows sorted by group, so that positions of a group are a range."""
+
+    rows: Tensor
+    labels: Tensor
+    groups: Tensor
+    gather: Gather
+
+
+@dataclass(kw_only=True)
+class Member:
+    """One run of a fleet and its public state."""
+
+    method: Method
+    optimizer: Sgd
+    task: Task
+    plan: Plan
+    streams: Streams
+    ledger: Ledger
+    data: TrainingRows
+    state: PublicState
+    state_since: int = 0  # the step after which the public state last changed; sampling blocks start there
+    release: Release | None = None
+    block: tuple[int, list[np.ndarray]] = (-1, [])
+
+    def present_release(self) -> Release:
+        """The release under the present public state; one object as long as the state lasts."""
+        if self.release is None:
+            self.release = self.method.gradient_release(self.task, self.plan, self.state)
+        return self.release
+
+    def positions(self, step: int) -> np.ndarray:
+        """Rows of this step, from its block's generator."""
+        number, offset = divmod(step - self.state_since, BLOCK_STEPS)
+        first = self.state_since + number * BLOCK_STEPS
+        if self.block[0] != first:
+            generator = self.streams.generator("sampling", first)
+            self.block = (first, self.present_release().law.draw_block(generator, BLOCK_STEPS))
+        return self.block[1][offset]
+
+    def change_state(self, state: PublicState, step: int) -> None:
+        self.state, self.state_since, self.release, self.block = state, step, None, (-1, [])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of one step, padded to the longest run of the fleet; `counts` and `mask` are None when nothing is padded."""
+
+    inputs: Tensor
+    labels: Tensor
+    bounds: Tensor
+    counts: list[int] | None
+    mask: Tensor | None
+
+
+class PrivateStep:
+    """Private training of a fleet, one step at a time."""
+
+    def __init__(self, engine: Engine, members: Sequence[Member], params: Tensor) -> None:
+        self.engine = engine
+        self.members = list(members)
+        self.params = aligned_rows(*params.shape, like=params).copy_(params)
+        self.optimizer = FleetSgd([member.optimizer for member in members], self.params)
+        self._divisors = torch.tensor(
+            [[float(member.task.batch_size)] for member in members], dtype=params.dtype, device=params.device
+        )
+        self._bounds: list[tuple[Release, Tensor] | None] = [None] * len(members)
+        self._stacked: dict[tuple[int, int], Method] = {}
+
+    def step(self, step: int) -> WeightedSum:
+        """Make the step (counted from 0) for every run; returns the private per-sample values, for tests and probes."""
+        batch = self._draw(step)
+        summed = self.engine.weighted_sum(self.params, batch.inputs, batch.labels, self._weigher(batch), batch.counts)
+        noisy = summed.total
+        for run, member in enumerate(self.members):
+            member.ledger.publish(member.present_release(), noisy[run], step)
+        self.optimizer.step(self.params, noisy.div_(self._divisors))
+        for run, member in enumerate(self.members):
+            if member.method.adapts_after(member.task, step + 1):
+                queries = FleetQueries(self.engine, self.params[run], member, step)
+                member.change_state(member.method.adapt(member.task, member.plan, member.state, queries), step + 1)
+        return summed
+
+    def _draw(self, step: int) -> Batch:
+        """Rows, inputs, labels and bounds of the step, [run, slot]."""
+        positions = [member.positions(step) for member in self.members]
+        slots = max(len(rows) for rows in positions)
+        device = self.params.device
+        counts = mask = None
+        if any(len(rows) != slots for rows in positions):
+            counts = [len(rows) for rows in positions]
+            mask = (torch.arange(slots) < torch.tensor(counts).unsqueeze(1)).to(device)
+            positions = [np.pad(rows, (0, slots - len(rows))) for rows in positions]
+        picked = [torch.from_numpy(rows).to(device) for rows in positions]
+        pairs = list(zip(self.members, picked, strict=True))
+        inputs = [member.data.gather(member.data.rows[where]) for member, where in pairs]
+        labels = [member.data.labels[where] for member, where in pairs]
+        bounds = [self._group_bounds(run)[member.data.groups[where]] for run, (member, where) in enumerate(pairs)]
+        return Batch(_stack(inputs), _stack(labels), _stack(bounds), counts, mask)
+
+    def _group_bounds(self, run: int) -> Tensor:
+        """Norm bound per group of one run, as a tensor kept while its release lasts."""
+        release = self.members[run].present_release()
+        kept = self._bounds[run]
+        if kept is None or kept[0] is not release:
+            bounds = torch.tensor(release.bounds, dtype=self.params.dtype, device=self.params.device) * NORM_MARGIN
+            kept = self._bounds[run] = (release, bounds)
+        return kept[1]
+
+    def _weigher(self, batch: Batch) -> Callable[[Tensor, Tensor, slice, slice], Tensor]:
+        """One weight per sample: the method's importance, limited so that no sample moves the sum by more than its bound."""
+
+        def weigh(losses: Tensor, norms: Tensor, runs: slice, slots: slice) -> Tensor:
+            bounds = batch.bounds[runs, slots]
+            limits = bounds / norms.clamp_min(1e-30)
+            importance = self._method(runs).importance(losses, norms, bounds)
+            weights = limits.clamp_max(importance) if isinstance(importance, float) else limits.minimum(importance)
+            return weights if batch.mask is None else weights * batch.mask[runs, slots]
+
+        return weigh
+
+    def _method(self, runs: slice) -> Method:
+        """The method of the runs, with every number that differs between them as a [run, 1] tensor."""
+        key = (runs.start, runs.stop)
+        if key not in self._stacked:
+            self._stacked[key] = stack([member.method for member in self.members[runs]], self.params)
+        return self._stacked[key]
+
+
+class FleetQueries:
+    """`PrivateQueries` of one run at one step."""
+
+    def __init__(self, engine: Engine, params: Tensor, member: Member, step: int) -> None:
+        self._engine, self._params, self._member, self._step = engine, params, member, step
+
+    def group_losses(self, release: Release) -> np.ndarray:
+        data = self._member.data
+        sums = torch.zeros(len(release.bounds), dtype=torch.float64, device=self._params.device)
+        bounds = torch.tensor(release.bounds, dtype=self._params.dtype, device=self._params.device)
+        for start in range(0, len(data.rows), QUERY_ROWS):
+            part = slice(start, start + QUERY_ROWS)
+            losses, _ = self._engine.evaluate(self._params, data.gather(data.rows[part]), data.labels[part])
+            groups = data.groups[part]
+            clipped = losses.nan_to_num(nan=torch.inf).clamp(min=0).minimum(bounds[groups])
+            sums.index_add_(0, groups, clipped.to(torch.float64))
+        return self._member.ledger.publish(release, sums, self._step).cpu().numpy()
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        return self._member.streams.generator(purpose, self._step)
+
+
+def stack(methods: Sequence[Method], like: Tensor) -> Method:
+    """One method for several runs: fields that differ become [run, 1] tensors, so elementwise code serves all."""
+    first = methods[0]
+    if any(type(method) is not type(first) for method in methods):
+        raise ValueError("the runs of a fleet must use the same method")
+    changed = {}
+    for field in fields(first):  # type: ignore[arg-type]  # every method is a dataclass
+        values = [getattr(method, field.name) for method in methods]
+        if any(value != values[0] for value in values):
+            if not all(isinstance(value, int | float) for value in values):
+                raise ValueError(f"the runs of a fleet must share '{field.name}'")
+            changed[field.name] = torch.tensor(values, dtype=like.dtype, device=like.device).unsqueeze(1)
+    return replace(first, **changed) if changed else first  # type: ignore[type-var]
+
+
+def _stack(tensors: list[Tensor]) -> Tensor:
+    """[run, slot, ...]; a fleet of one is a view."""
+    return tensors[0].unsqueeze(0) if len(tensors) == 1 else torch.stack(tensors)

@@ -1,0 +1,78 @@
+"""The ledger: noise and record in one act, equal lines merged, and a round trip through JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from accounting.events import GaussianEvent, WithoutReplacement
+from accounting.ledger import Ledger
+from accounting.release import Release
+from accounting.sampling import Population, StratifiedWithoutReplacement
+from accounting.streams import Streams
+
+POPULATION = Population((50, 30))
+
+
+def release(batches: tuple[int, int] = (5, 3), std: float = 2.0, name: str = "gradient") -> Release:
+    law = StratifiedWithoutReplacement(POPULATION, batches)
+    return Release(name=name, law=law, bounds=(1.0, 0.5), noise_std=std)
+
+
+def test_what_is_published_is_noised_and_recorded() -> None:
+    ledger = Ledger(Streams("run"), 2)
+    public = ledger.publish(release(), torch.zeros(1000), step=0)
+    assert 1.8 < float(public.std()) < 2.2
+    assert ledger.count("gradient") == 1
+    assert ledger.events()[0] == (GaussianEvent(WithoutReplacement(50, 5), 2.0, 1),)
+    assert ledger.events()[1] == (GaussianEvent(WithoutReplacement(30, 3), 4.0, 1),)
+
+
+def test_equal_releases_share_a_line_and_others_do_not() -> None:
+    ledger = Ledger(Streams("run"), 2)
+    changes = [release(), release(), release((6, 2)), release((6, 2)), release()]
+    for step, made in enumerate(changes):
+        ledger.publish(made, torch.zeros(1), step)
+    assert [(line["first_step"], line["count"]) for line in ledger.to_dicts()] == [(0, 2), (2, 2), (4, 1)]
+    assert ledger.events()[0] == (
+        GaussianEvent(WithoutReplacement(50, 5), 2.0, 3),
+        GaussianEvent(WithoutReplacement(50, 6), 2.0, 2),
+    )
+
+
+def test_releases_of_different_names_interleave() -> None:
+    ledger = Ledger(Streams("run"), 2)
+    gradient, losses = release(), release(name="group losses", std=9.0)
+    for step in range(6):
+        ledger.publish(gradient, torch.zeros(1), step)
+        if step % 3 == 2:
+            ledger.publish(losses, torch.zeros(1), step)
+    assert [(line["name"], line["count"]) for line in ledger.to_dicts()] == [("gradient", 6), ("group losses", 2)]
+
+
+def test_a_group_that_is_never_drawn_pays_nothing() -> None:
+    ledger = Ledger(Streams("run"), 2)
+    ledger.publish(release((5, 0)), torch.zeros(1), 0)
+    assert ledger.events()[1] == ()
+
+
+def test_a_resumed_ledger_goes_on_in_the_same_lines() -> None:
+    straight, first = Ledger(Streams("run"), 2), Ledger(Streams("run"), 2)
+    for step in range(4):
+        straight.publish(release(), torch.zeros(1), step)
+        first.publish(release(), torch.zeros(1), step)
+    resumed = Ledger(Streams("run"), 2, json.loads(json.dumps(first.to_dicts())))
+    for step in range(4, 7):
+        straight.publish(release(), torch.zeros(1), step)
+        resumed.publish(release(), torch.zeros(1), step)
+    assert resumed.to_dicts() == straight.to_dicts()
+    assert resumed.events() == straight.events()
+
+
+@pytest.mark.parametrize(("field", "value"), [("bounds", (float("nan"), 1.0)), ("noise_std", -1.0)])
+def test_a_release_that_bounds_nothing_is_refused(field: str, value: object) -> None:
+    fields = {"name": "gradient", "law": release().law, "bounds": (1.0, 0.5), "noise_std": 2.0} | {field: value}
+    with pytest.raises(ValueError, match="norm bound|noise_std"):
+        Release(**fields)  # type: ignore[arg-type]

@@ -1,0 +1,80 @@
+"""A small private training problem, built without the runners: three unequal groups, a linear or convolutional model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import nn
+
+from accounting.events import Neighbouring
+from accounting.ledger import Ledger
+from accounting.plan import Budget
+from accounting.sampling import Population
+from accounting.streams import Streams
+from algorithms.base import Method, Task
+from algorithms.optimizer import Sgd
+from algorithms.private_step import Member, PrivateStep, TrainingRows
+from models.fused import FusedEngine
+from runners.spec import build
+
+SIZES = (60, 30, 12)
+TASK = Task(population=Population(SIZES), batch_size=8, steps=13, steps_per_epoch=4, minority_groups=(2,))
+CONF = Path(__file__).parents[2] / "conf" / "algorithm"
+ALGORITHMS = sorted(path.stem for path in CONF.glob("*.yaml"))
+
+
+def method_of(name: str, **changed: Any) -> Method:
+    """The method of conf/algorithm/<name>.yaml."""
+    return build(yaml.safe_load((CONF / f"{name}.yaml").read_text()) | changed, "algorithm")
+
+
+def budget(epsilon: float = 2.0, delta: float = 1e-3) -> Budget:
+    return Budget(
+        epsilon=epsilon, delta=delta, neighbouring=Neighbouring.REPLACE_ONE, accountant="rdp", search="tight"
+    )
+
+
+def engine() -> FusedEngine:
+    return FusedEngine(lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)), device=torch.device("cpu"))
+
+
+def rows(scale: float = 3.0, seed: int = 0) -> TrainingRows:
+    """Group g holds label g; inputs are large enough that most gradients are clipped."""
+    generator = torch.Generator().manual_seed(seed)
+    groups = torch.cat([torch.full((size,), group) for group, size in enumerate(SIZES)])
+    inputs = scale * torch.randn(len(groups), 5, generator=generator) + groups[:, None]
+    return TrainingRows(
+        rows=torch.arange(len(groups)), labels=groups, groups=groups, gather=lambda wanted: inputs[wanted]
+    )
+
+
+def member(method: Method, key: str = "run", task: Task = TASK, asked: Budget | None = None, **optimizer: float) -> Member:
+    plan = method.plan(task, asked or replace(budget(), neighbouring=method.neighbouring))
+    streams = Streams(key)
+    return Member(
+        method=method,
+        optimizer=Sgd(lr=optimizer.get("lr", 0.1), momentum=optimizer.get("momentum", 0.5)),
+        task=task,
+        plan=plan,
+        streams=streams,
+        ledger=Ledger(streams, len(SIZES)),
+        data=rows(),
+        state=method.start(task, plan),
+    )
+
+
+def fleet(members: Sequence[Member], seeds: Sequence[int] | None = None) -> PrivateStep:
+    shared = engine()
+    params = torch.stack([shared.initial(seed) for seed in seeds or range(len(members))])
+    return PrivateStep(shared, members, params)
+
+
+def without_noise(run: Member) -> Member:
+    """The same run whose gradient release adds no noise; only for tests of what is summed."""
+    run.release = replace(run.present_release(), noise_std=0.0)
+    return run

@@ -1,0 +1,88 @@
+"""The shared step: plain SGD when privacy is off, empty batches, padding, and state that changes what is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from algorithms.private_step import stack
+from tests.algorithms.small import TASK, budget, engine, fleet, member, method_of, rows, without_noise
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_without_clipping_and_noise_it_is_plain_sgd(steps: int, momentum: float) -> None:
+    run = without_noise(member(method_of("dpsgd", clip_norm=1e9), lr=0.2, momentum=momentum))
+    step = fleet([run], seeds=[7])
+    model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+    nn.utils.vector_to_parameters(engine().initial(7), model.parameters())
+    sgd = torch.optim.SGD(model.parameters(), lr=0.2, momentum=momentum)
+    data = rows()
+    for number in range(steps):
+        where = torch.from_numpy(run.positions(number))
+        sgd.zero_grad()
+        losses = nn.functional.cross_entropy(model(data.gather(where)), data.labels[where], reduction="sum")
+        (losses / TASK.batch_size).backward()
+        sgd.step()
+        step.step(number)
+    expected = nn.utils.parameters_to_vector(model.parameters())
+    torch.testing.assert_close(step.params[0], expected, atol=1e-6, rtol=1e-5)
+
+
+def test_an_empty_batch_is_noised_and_charged() -> None:
+    tiny = replace(TASK, batch_size=1)
+    runs = [member(method_of("dpsgd", sampling="poisson"), f"run {i}", tiny) for i in range(20)]
+    empty = next(run for run in runs if len(run.positions(0)) == 0)
+    step = fleet([empty])
+    before = step.params.clone()
+    step.step(0)
+    assert not torch.equal(before, step.params)
+    assert empty.ledger.count("gradient") == 1
+
+
+def test_padding_of_a_ragged_fleet_adds_nothing() -> None:
+    """Poisson batches of different sizes, trained together, equal each one trained alone, bit for bit."""
+    runs = [member(method_of("dpsgd", sampling="poisson"), key) for key in "abc"]
+    assert any(len({len(run.positions(number)) for run in runs}) > 1 for number in range(TASK.steps))
+    together = fleet(runs, seeds=[0, 1, 2])
+    alone = [fleet([member(method_of("dpsgd", sampling="poisson"), key)], [i]) for i, key in enumerate("abc")]
+    for number in range(TASK.steps):
+        for stepper in (together, *alone):
+            stepper.step(number)
+    for index, stepper in enumerate(alone):
+        assert torch.equal(together.params[index], stepper.params[0])
+
+
+def test_the_divisor_is_the_configured_batch_size() -> None:
+    """Never the realised one: with clipping off and no noise, the update is the sum over M."""
+    run = without_noise(member(method_of("dpsgd", sampling="poisson", clip_norm=1e9), lr=1.0, momentum=0.0))
+    step = fleet([run])
+    before = step.params.clone()
+    batch = step._draw(0)
+    assert batch.labels.shape[1] != TASK.batch_size
+    expected = step.engine.weighted_sum(before, batch.inputs, batch.labels, step._weigher(batch)).total
+    step.step(0)
+    torch.testing.assert_close(before - step.params, expected / TASK.batch_size, atol=1e-6, rtol=1e-5)
+
+
+def test_stack_makes_columns_of_numbers_that_differ() -> None:
+    stacked = stack([method_of("asc", group_lr=0.1), method_of("asc", group_lr=0.2)], torch.zeros(1))
+    torch.testing.assert_close(stacked.group_lr, torch.tensor([[0.1], [0.2]]))
+    assert stacked.loss_clip == 1.0
+    with pytest.raises(ValueError, match="share 'weights'"):
+        stack([method_of("asc"), method_of("asc", weights="continuous")], torch.zeros(1))
+    with pytest.raises(ValueError, match="same method"):
+        stack([method_of("asc"), method_of("azb")], torch.zeros(1))
+
+
+def test_a_plan_that_was_overspent_is_an_error() -> None:
+    run = member(method_of("dpsgd"))
+    step = fleet([run])
+    for number in range(TASK.steps):
+        step.step(number)
+    cheaper = method_of("dpsgd").plan(TASK, budget(epsilon=1.0))
+    with pytest.raises(ValueError, match="has spent epsilon"):
+        cheaper.check(run.ledger)
