@@ -1,0 +1,218 @@
+"""The console command `rawls`. Nothing heavy is imported before a subcommand is called."""
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runners.errors import ConfigError, RunsFailed, guarded, nearest
+
+if TYPE_CHECKING:
+    from runners.experiments import Plan
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A subcommand: how it is called, what it does in a line, and more for its own --help."""
+
+    call: Callable[[list[str]], int]
+    usage: str
+    summary: str
+    more: str = ""
+
+
+def train(arguments: list[str]) -> int:
+    from runners.train import main as train_main
+
+    return train_main(arguments)
+
+
+def reproduce(arguments: list[str]) -> int:
+    from runners.train import main as train_main
+
+    target, overrides = _target(arguments)
+    failed = 0
+    try:
+        train_main(["--multirun", f"experiment={target}", *overrides])
+    except RunsFailed as failure:
+        failed = failure.exit_code
+        if failed == INTERRUPTED:
+            raise
+    _draw(_planned(target, overrides))
+    return failed
+
+
+def render(arguments: list[str]) -> int:
+    target, overrides = _target(arguments)
+    _draw(_planned(target, overrides))
+    return 0
+
+
+def targets(arguments: list[str]) -> int:
+    from analysis.targets import status
+    from runners.config import choices
+    from runners.experiments import manifest_of
+
+    plans = [_planned(target, arguments) for target in choices("experiment")]
+    manifests: list[dict[str, object] | Path] = []
+    for plan in plans:
+        root = _results_root(plan)
+        manifests.append(manifest_of(plan))
+        others = sorted((root / "targets" / str(plan.target)).glob("*/manifest.json"))
+        manifests += [path for path in others if path.parent.name != plan.variant]
+    table = status(_results_root(plans[0]), manifests).drop(columns="title")
+    print(table.to_string(index=False, justify="left"))
+    return 0
+
+
+def data(arguments: list[str]) -> int:
+    from runners.config import compose
+    from runners.spec import build
+
+    if not arguments or "=" in arguments[0]:
+        raise _no_name("dataset", "dataset")
+    name, *overrides = arguments
+    config = compose([f"dataset={name}", *overrides])
+    paths = build(config.dataset, "dataset").fetch(Path(config.data.root))
+    print("\n".join(f"{path}: verified" for path in paths) or f"{name} needs no file")
+    return 0
+
+
+def budget(arguments: list[str]) -> int:
+    given = any(text.partition("=")[0] == "--noise-multiplier" for text in arguments)
+    calculator = importlib.import_module("accounting.epsilon" if given else "accounting.calibrate")
+    return int(calculator.main(arguments) or 0)
+
+
+def bench(arguments: list[str]) -> int:
+    return int(importlib.import_module("runners.bench").main(arguments) or 0)
+
+
+_OVERRIDES = """
+OVERRIDES are those of `rawls train`: dataset=digits, scale=smoke|laptop|paper, privacy=eps8, seed=0,1,
+results.root=FOLDER, device=cpu, … They win over what the target says; where its blocks differ in a key
+(algorithm=asc,dpsgd), they select blocks."""
+
+COMMANDS = {
+    "train": Command(
+        call=train,
+        usage="train [-m] [KEY=VALUE ...]",
+        summary="train one run, or with -m a sweep (a Hydra app: `rawls train --help`)",
+    ),
+    "reproduce": Command(
+        call=reproduce,
+        usage="reproduce TARGET [OVERRIDES ...]",
+        summary="run what is missing of a table or figure, draw it, compare with the paper",
+        more=_OVERRIDES,
+    ),
+    "render": Command(
+        call=render,
+        usage="render TARGET [OVERRIDES ...]",
+        summary="draw a table or figure from the runs there are, training nothing",
+        more=_OVERRIDES,
+    ),
+    "targets": Command(
+        call=targets,
+        usage="targets [OVERRIDES ...]",
+        summary="every table and figure: runs done and needed, data, verdict",
+        more=_OVERRIDES,
+    ),
+    "data": Command(
+        call=data,
+        usage="data NAME [data.root=FOLDER]",
+        summary="obtain and verify the files of a dataset",
+    ),
+    "budget": Command(
+        call=budget,
+        usage="budget OPTIONS",
+        summary="the noise for an epsilon, or with --noise-multiplier the epsilon of a noise",
+    ),
+    "bench": Command(call=bench, usage="bench", summary="speed and memory against Opacus"),
+}
+# These have a --help of their own.
+_FORWARDED = ("train", "budget", "bench")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand; the exit code is 2 for what a user got wrong, 1 for runs that failed."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    return guarded(lambda: _run([text for text in given if text != "--debug"]), debug=debug)
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(help_text())
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise ConfigError(f"unknown command '{name}': {nearest(name, COMMANDS)}")
+    command = COMMANDS[name]
+    if name not in _FORWARDED and {"-h", "--help"} & set(rest):
+        print(f"usage: rawls {command.usage}\n\n{command.summary}\n{command.more}".rstrip())
+        return 0
+    return command.call(rest)
+
+
+def help_text() -> str:
+    """What `rawls --help` prints."""
+    width = max(len(command.usage) for command in COMMANDS.values())
+    lines = [f"  {command.usage:{width}}  {command.summary}" for command in COMMANDS.values()]
+    return "\n".join(
+        [
+            "usage: rawls COMMAND ...",
+            "",
+            "Differentially private, group-fair training: methods, budgets, comparisons with the papers.",
+            "",
+            *lines,
+            "",
+            "`rawls COMMAND --help` says more; --debug shows where an error comes from.",
+            "Results go to ./results, or where results.root=FOLDER says.",
+        ]
+    )
+
+
+def _no_name(what: str, group: str) -> ConfigError:
+    from runners.config import choices
+
+    return ConfigError(f"name a {what} first: one of {', '.join(choices(group))}")
+
+
+def _target(arguments: list[str]) -> tuple[str, list[str]]:
+    """The target and the overrides of a command line."""
+    from runners.config import choices
+
+    if not arguments or "=" in arguments[0]:
+        raise _no_name("target", "experiment")
+    target, *overrides = arguments
+    if target not in choices("experiment"):
+        raise ConfigError(f"unknown target '{target}': {nearest(target, choices('experiment'))}")
+    return target, overrides
+
+
+def _planned(target: str, overrides: Sequence[str]) -> "Plan":
+    from runners.experiments import plan
+
+    return plan([f"experiment={target}", *(text for text in overrides if not text.startswith("hydra"))])
+
+
+def _results_root(plan: "Plan") -> Path:
+    return Path(plan.runs[0].config["results"]["root"])
+
+
+def _draw(plan: "Plan") -> None:
+    """Draw a target and say where it lies."""
+    from analysis.render import render as render_manifest
+    from runners.experiments import write_manifest
+
+    rendered = render_manifest(write_manifest(plan, _results_root(plan)))
+    print(rendered.text)
+    print("\n".join(["Written:", *(f"  {path}" for path in rendered.files)]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

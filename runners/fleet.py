@@ -1,0 +1,258 @@
+"""Trains a fleet: runs that share dataset, model and schedule, from their checkpoints to their results.
+
+A run's numbers depend on its own configuration only: randomness is addressed by run and step, so a fleet, another worker or
+a resume changes nothing. Checkpoints hold parameters, optimizer state, public state and the ledger; no generator state.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+
+from accounting.ledger import Ledger
+from accounting.streams import Streams
+from algorithms.private_step import Member, PrivateStep
+from algorithms.sampling_variance import NOTE as PROBE_NOTE
+from algorithms.sampling_variance import sampling_variance
+from models.engine import Engine
+from runners import environment
+from runners.launcher import Report
+from runners.metrics import group_metrics
+from runners.setup import Config, Prepared, build_engine, device_of, gather, prepare, training_rows
+from runners.store import RunFolder
+from runners.tracking import Tracker, tracker
+
+SECONDS_BETWEEN_CHECKPOINTS = 20.0
+EVALUATION_ROWS = 4096
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One run in training."""
+
+    config: Config
+    folder: RunFolder
+    prepared: Prepared
+    tracker: Tracker
+    step: int = 0
+    seconds: float = 0.0
+    checkpoint: dict[str, Any] | None = None
+    wga: float | None = None
+
+
+def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report: Report) -> None:
+    """Train the runs to their end; each folder is finished as its results are written.
+
+    `report` raises KeyboardInterrupt when the sweep is to stop: checkpoints are then saved and the exception goes on.
+    """
+    runs = [_open(config, folder) for config, folder in zip(configs, folders, strict=True)]
+    runs.sort(key=lambda run: run.step)
+    for _, together in groupby(runs, key=lambda run: run.step):
+        members = list(together)
+        try:
+            if members[0].prepared.data is None:
+                _finish_plans(members)
+            else:
+                _Fleet(members, report).train()
+        finally:
+            for run in members:
+                run.tracker.close()
+
+
+def _open(config: Config, folder: RunFolder) -> Run:
+    checkpoint = folder.load_checkpoint()
+    run = Run(config=config, folder=folder, prepared=prepare(config), tracker=tracker(config, folder.run_id))
+    if checkpoint is not None:
+        run.checkpoint, run.step, run.seconds = checkpoint, checkpoint["step"], checkpoint["seconds"]
+    folder.rewind_history(run.step)
+    return run
+
+
+def _finish_plans(runs: Sequence[Run]) -> None:
+    """Results of plan-only runs: what they would release, nothing trained."""
+    for run in runs:
+        plan = run.prepared.plan.to_dict()
+        summary = _summary(run, {}) | {"ledger_epsilon": None, "ledger_epsilon_per_group": None}
+        ledger = {"releases": [], "assumptions": plan["assumptions"]}
+        run.folder.finish(summary, ledger, environment.describe(device="none"))
+        run.tracker.finish(summary)
+
+
+class _Fleet:
+    """The training loop of runs that stand at the same step."""
+
+    def __init__(self, runs: Sequence[Run], report: Report) -> None:
+        first = runs[0].prepared
+        assert first.data is not None
+        self.runs = list(runs)
+        self.report = report
+        self.data = first.data
+        self.device = device_of(runs[0].config)
+        self.engine: Engine = build_engine(runs[0].config, self.data)
+        self.steps = first.task.steps
+        self.splits = [self.data.splits(run.config["seed"]) for run in runs]
+        members = [self._member(run, split) for run, split in zip(runs, self.splits, strict=True)]
+        self.stepper = PrivateStep(self.engine, members, self._initial())
+        velocity = self.stepper.optimizer.velocity
+        for index, run in enumerate(runs):
+            if run.checkpoint is not None and velocity is not None:
+                velocity[index] = run.checkpoint["velocity"].to(self.device)
+        count = runs[0].config["schedule"]["evaluations"]
+        self.evaluations = {round(self.steps * (point + 1) / count) for point in range(count)}
+        self.started = time.perf_counter()
+        self.before = [run.seconds for run in runs]
+
+    def train(self) -> None:
+        start, saved = self.runs[0].step, time.monotonic()
+        probe_every = self.runs[0].config["probe"]["sampling_variance_every"]
+        try:
+            for step in range(start, self.steps):
+                if probe_every and step % probe_every == 0:
+                    self._probe(step)
+                self.stepper.step(step)
+                self._advance(step + 1)
+                if time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS and step + 1 < self.steps:
+                    self._save()
+                    saved = time.monotonic()
+        except KeyboardInterrupt:
+            self._save()
+            raise
+        for index, run in enumerate(self.runs):
+            self._finish(index, run)
+
+    def _advance(self, step: int) -> None:
+        """Count the step, evaluate if it is time, and tell how far the runs are."""
+        for index, run in enumerate(self.runs):
+            run.step = step
+            run.seconds = self.before[index] + (time.perf_counter() - self.started) / len(self.runs)
+            if step in self.evaluations:
+                self._record(index, run)
+            self.report(
+                {
+                    "run_id": run.folder.run_id,
+                    "label": run.tracker.label,
+                    "step": step,
+                    "steps": self.steps,
+                    "wga": run.wga,
+                    "event": "progress",
+                }
+            )
+
+    def _record(self, index: int, run: Run) -> None:
+        """One line of history: the validation part by group, and the present group weights."""
+        member = self.stepper.members[index]
+        metrics = self._evaluate(index, self.splits[index].valid)
+        run.wga = metrics["wga"]
+        weights = member.method.group_weights(member.task, member.state)
+        row = {
+            "step": run.step,
+            "epoch": run.step / member.task.steps_per_epoch,
+            "split": "valid",
+            **metrics,
+            "group_weights": None if weights is None else weights.tolist(),
+        }
+        run.folder.append_history(row)
+        run.tracker.log(row)
+
+    def _probe(self, step: int) -> None:
+        for run, member, params in zip(self.runs, self.stepper.members, self.stepper.params, strict=True):
+            variance = sampling_variance(self.engine, params, member, step)
+            if variance is not None:
+                run.folder.append_history({"step": step, "kind": "sampling_variance", "variance": variance})
+
+    def _evaluate(self, index: int, rows: np.ndarray) -> dict[str, Any]:
+        """Loss and accuracy by group on the given rows."""
+        losses, correct = [], []
+        for start in range(0, len(rows), EVALUATION_ROWS):
+            part = torch.from_numpy(rows[start : start + EVALUATION_ROWS])
+            inputs = gather(self.data, part, self.device)
+            labels = self.data.labels[part].to(self.device)
+            part_losses, part_correct = self.engine.evaluate(self.stepper.params[index], inputs, labels)
+            losses.append(part_losses.cpu())
+            correct.append((part_correct & part_losses.isfinite()).cpu())
+        groups = self.data.groups.numpy()[rows]
+        names = self.runs[index].prepared.group_names
+        return group_metrics(torch.cat(losses).numpy(), torch.cat(correct).numpy(), groups, len(names))
+
+    def _finish(self, index: int, run: Run) -> None:
+        """Check the ledger against the plan, then write the results."""
+        member = self.stepper.members[index]
+        spent = run.prepared.plan.check(member.ledger)
+        parts = {part: self._evaluate(index, getattr(self.splits[index], part)) for part in ("valid", "test")}
+        summary = _summary(run, parts) | {"ledger_epsilon": max(spent), "ledger_epsilon_per_group": list(spent)}
+        assumptions = run.prepared.plan.to_dict()["assumptions"]
+        if run.config["probe"]["sampling_variance_every"]:
+            assumptions = [*assumptions, PROBE_NOTE]
+        ledger = {"releases": member.ledger.to_dicts(), "assumptions": assumptions}
+        run.folder.finish(summary, ledger, environment.describe(device=str(self.device)))
+        run.tracker.finish(summary)
+
+    def _member(self, run: Run, split: Any) -> Member:
+        prepared, kept = run.prepared, run.checkpoint
+        streams = Streams(run.folder.run_id, secure=run.config["privacy"]["secure"])
+        member = Member(
+            method=prepared.method,
+            optimizer=prepared.optimizer,
+            task=prepared.task,
+            plan=prepared.plan,
+            streams=streams,
+            ledger=Ledger(streams, len(prepared.group_names), json.loads(kept["ledger"]) if kept else ()),
+            data=training_rows(self.data, split, self.device),
+            state=prepared.method.start(prepared.task, prepared.plan),
+        )
+        if kept:
+            member.change_state({name: array.numpy() for name, array in kept["state"].items()}, kept["state_since"])
+        return member
+
+    def _initial(self) -> torch.Tensor:
+        """Parameters of each run: from its checkpoint, else a function of its seed alone."""
+        rows = [
+            run.checkpoint["params"] if run.checkpoint else self.engine.initial(run.config["seed"])
+            for run in self.runs
+        ]
+        return torch.stack([row.to(self.device) for row in rows])
+
+    def _save(self) -> None:
+        velocity = self.stepper.optimizer.velocity
+        for index, (run, member) in enumerate(zip(self.runs, self.stepper.members, strict=True)):
+            run.folder.save_checkpoint(
+                {
+                    "step": run.step,
+                    "seconds": run.seconds,
+                    "params": self.stepper.params[index].cpu().clone(),
+                    "velocity": torch.zeros(0) if velocity is None else velocity[index].cpu().clone(),
+                    "state": {name: torch.from_numpy(array) for name, array in member.state.items()},
+                    "state_since": member.state_since,
+                    "ledger": json.dumps(member.ledger.to_dicts()),
+                }
+            )
+
+
+def _summary(run: Run, parts: dict[str, Any]) -> dict[str, Any]:
+    """What tables are made of."""
+    prepared, config = run.prepared, run.config
+    return {
+        "run_id": run.folder.run_id,
+        "dataset": config["dataset"]["_target_"].split(".")[1],
+        "model": config["model"]["_target_"].split(".")[1],
+        "algorithm": config["algorithm"]["_target_"].split(".")[1],
+        "scale": config["scale"]["name"],
+        "seed": config["seed"],
+        "provenance": prepared.provenance,
+        "data_sources": dict(prepared.data.sources) if prepared.data else {},
+        "steps": prepared.task.steps,
+        "batch_size": prepared.task.batch_size,
+        "seconds": run.seconds,
+        "group_names": list(prepared.group_names),
+        "group_sizes": list(prepared.task.population.sizes),
+        "minority_groups": list(prepared.task.minority_groups),
+        "plan": prepared.plan.to_dict(),
+        **parts,
+    }

@@ -1,0 +1,345 @@
+"""Runs what is missing of a sweep: packs runs into fleets, and fleets into single-threaded worker processes.
+
+The store says what is done, so the launcher only has to see to it that every run is tried: a fleet that
+fails is tried again run by run, a run whose worker dies is tried once more, and what fails then is a row of
+the table at the end.
+"""
+
+import heapq
+import itertools
+import multiprocessing
+import os
+import signal
+import sys
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
+
+from runners import process, worker
+from runners.progress import Message, Reporter
+from runners.store import Store, hashed_part
+from runners.worker import Fleet, PlannedRun, Report
+
+__all__ = ["Failure", "Outcome", "PlannedRun", "Report", "launch", "pack"]
+
+TRAIN_FLEET = "runners.fleet:train_fleet"
+MAX_FLEET = 16
+INTERRUPTED_EXIT_CODE = 130
+INTERRUPTED = "interrupted; run the same command again to go on"
+_POLL_SECONDS = 0.2
+_FAREWELL_SECONDS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A run that failed; `error` is the last line of its trace."""
+
+    run_id: str
+    label: str
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a sweep, as run ids; open are the interrupted ones and those of another process."""
+
+    done: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """What the command should exit with."""
+        return INTERRUPTED_EXIT_CODE if self.interrupted else int(bool(self.failed or self.open))
+
+
+def launch(
+    runs: Sequence[PlannedRun],
+    *,
+    store: Store,
+    workers: int | None = None,
+    report: Reporter | None = None,
+    task: str = TRAIN_FLEET,
+) -> Outcome:
+    """Train the runs that are not done.
+
+    Args:
+        runs: the sweep; a run listed twice is trained once.
+        store: where results go.
+        workers: how many processes; by default one per usable core. A single missing run is trained here.
+        report: what shows the progress; by default nothing.
+        task: `module:function` that trains a fleet.
+
+    Raises:
+        ValueError: two configurations share a run id, or `workers` is not positive.
+        ResultsError: results cannot be written.
+    """
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers={workers}: at least one process must train, set it to 1 or more")
+    wanted = _by_id(runs)
+    missing = [run for run in wanted.values() if store.state(run.run_id) != "done"]
+    if not missing:
+        return Outcome(skipped=list(wanted))
+    for run in missing:
+        store.check_config(run.run_id, run.config)
+    store.check()
+    shown = Reporter() if report is None else report
+    shown.start(total=len(wanted), skipped=len(wanted) - len(missing))
+    try:
+        interrupted = _train(missing, store=store, workers=workers, shown=shown, task=task)
+    finally:
+        shown.stop()
+    states = {run.run_id: store.state(run.run_id) for run in missing}
+    outcome = Outcome(
+        done=[run_id for run_id, state in states.items() if state == "done"],
+        skipped=[run_id for run_id in wanted if run_id not in states],
+        failed=[
+            Failure(run_id=run_id, label=wanted[run_id].label, error=store.error(run_id))
+            for run_id, state in states.items()
+            if state == "failed"
+        ],
+        open=[run_id for run_id, state in states.items() if state not in ("done", "failed")],
+        interrupted=interrupted,
+    )
+    for line in closing_lines(outcome, total=len(wanted)):
+        shown.note(line)
+    return outcome
+
+
+def pack(runs: Iterable[PlannedRun], *, workers: int) -> list[Fleet]:
+    """Fleets of runs of equal key, largest first: as large as they can be with no worker idle at the end."""
+    by_key: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        by_key.setdefault(run.fleet_key, []).append(run)
+    fleets = [
+        tuple(same[start : start + MAX_FLEET]) for same in by_key.values() for start in range(0, len(same), MAX_FLEET)
+    ]
+    fair_share = -(-sum(map(len, fleets)) // workers)
+    while True:
+        fleets.sort(key=len, reverse=True)
+        if _longest_queue(fleets, workers) <= fair_share:
+            return fleets
+        # Every other run to each half: neighbours in a sweep often differ in what they cost.
+        largest = fleets.pop(0)
+        fleets += [largest[::2], largest[1::2]]
+
+
+def closing_lines(outcome: Outcome, *, total: int) -> list[str]:
+    """What the user is told at the end: failures as a table, and what is left to do."""
+    lines = []
+    if outcome.failed:
+        lines.append(f"{len(outcome.failed)} of {total} runs failed; the same command tries them again:")
+        width = max(len(failure.label) for failure in outcome.failed)
+        lines += [f"  {one.run_id}  {one.label:{width}}  {one.error}" for one in outcome.failed]
+    if outcome.interrupted:
+        lines.append(INTERRUPTED)
+    elif outcome.open:
+        lines.append(f"{len(outcome.open)} of {total} runs are trained by another process: try again when it ends")
+    return lines
+
+
+def _by_id(runs: Iterable[PlannedRun]) -> dict[str, PlannedRun]:
+    wanted: dict[str, PlannedRun] = {}
+    for run in runs:
+        same = wanted.setdefault(run.run_id, run)
+        if hashed_part(same.config) != hashed_part(run.config):
+            raise ValueError(
+                f"{same.label} and {run.label} differ, yet both have the id {run.run_id}: change one of them"
+            )
+    return wanted
+
+
+def _longest_queue(fleets: Iterable[Fleet], workers: int) -> int:
+    """Runs that the busiest worker trains, when each takes the next fleet as soon as it is free."""
+    loads = [0] * workers
+    for fleet in fleets:
+        heapq.heapreplace(loads, loads[0] + len(fleet))
+    return max(loads)
+
+
+def _train(missing: Sequence[PlannedRun], *, store: Store, workers: int | None, shown: Reporter, task: str) -> bool:
+    """Try every run; True if interrupted."""
+    size = min(workers or process.num_cores(), len(missing))
+
+    with process.Stop(_leave_at_once if len(missing) == 1 else None) as stop:
+        if len(missing) == 1:
+            _train_here(missing[0], store=store, shown=shown, stop=stop, task=task)
+        else:
+            crew = _Crew(size=size, store=store, shown=shown, stop=stop, task=task)
+            crew.train(pack(missing, workers=size))
+            # What another process held may be free by now, if that one was killed.
+            left = [run for run in missing if store.state(run.run_id) in ("missing", "interrupted")]
+            if left and not stop.requests:
+                crew.train(pack(left, workers=size))
+        return stop.requests > 0
+
+
+def _leave_at_once(requests: int) -> None:
+    """At the second request: the step under way cannot be saved, but the last checkpoint stays."""
+    if requests > 1:
+        show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+        os.write(2, f"{show_cursor}\n{INTERRUPTED}\n".encode())
+        os._exit(INTERRUPTED_EXIT_CODE)
+
+
+def _train_here(run: PlannedRun, *, store: Store, shown: Reporter, stop: process.Stop, task: str) -> None:
+    """One run in this process: nothing to spawn, nothing to wait for."""
+    process.prepare()
+    shown.fleet_started(0, {run.run_id: run.label})
+    worker.train(
+        (run,),
+        store=store,
+        train_fleet=worker.load(task),
+        send=lambda message: shown.message(0, message),
+        asked_to_stop=lambda: stop.requests > 0,
+    )
+    shown.fleet_ended(0)
+
+
+class _Worker:
+    """The launcher's end of a worker process."""
+
+    def __init__(self, store: Store, task: str) -> None:
+        self.fleet: Fleet | None = None
+        self.number = -1
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=worker.serve, args=(theirs, os.getpid(), store.root, task))
+        resource_tracker.ensure_running()  # or it would be started meanwhile, and let the signals through
+        with process.signals_held():
+            self.process.start()
+        theirs.close()
+
+
+class _Crew:
+    """Worker processes and the fleets that wait for them."""
+
+    def __init__(self, *, size: int, store: Store, shown: Reporter, stop: process.Stop, task: str) -> None:
+        self._size, self._store, self._shown, self._stop, self._task = size, store, shown, stop, task
+        self._waiting: deque[Fleet] = deque()
+        self._workers: list[_Worker] = []
+        self._deaths: Counter[str] = Counter()
+        self._ended: set[str] = set()
+        self._numbers = itertools.count()
+        self._told = False
+
+    def train(self, fleets: Iterable[Fleet]) -> None:
+        """Until every run was tried, or a stop was asked for."""
+        self._waiting.extend(fleets)
+        try:
+            while self._waiting or self._busy():
+                if self._stop.requests:
+                    self._pass_on_the_stop()
+                self._hand_out()
+                for one in self._ready():
+                    self._listen(one)
+        finally:
+            self._dismiss()
+
+    def _busy(self) -> list[_Worker]:
+        return [one for one in self._workers if one.fleet is not None]
+
+    def _hand_out(self) -> None:
+        while self._waiting:
+            idle = next((one for one in self._workers if one.fleet is None), None)
+            if idle is None and len(self._workers) == self._size:
+                return
+            if idle is None:
+                idle = _Worker(self._store, self._task)
+                self._workers.append(idle)
+            idle.fleet, idle.number = self._waiting.popleft(), next(self._numbers)
+            self._shown.fleet_started(idle.number, {run.run_id: run.label for run in idle.fleet})
+            try:
+                idle.connection.send(idle.fleet)
+            except OSError:
+                self._bury(idle)
+
+    def _ready(self) -> list[_Worker]:
+        """Workers that said something or died."""
+        signs = [sign for one in self._workers for sign in (one.connection, one.process.sentinel)]
+        ready = wait(signs, timeout=_POLL_SECONDS)
+        return [one for one in self._workers if one.connection in ready or one.process.sentinel in ready]
+
+    def _listen(self, one: _Worker) -> None:
+        messages = []
+        try:
+            while one.connection.poll():
+                messages.append(one.connection.recv())
+        except (EOFError, OSError):
+            one.process.join(_FAREWELL_SECONDS)
+        for message in messages:
+            self._hear(one, message)
+        if not one.process.is_alive():
+            self._bury(one)
+
+    def _hear(self, one: _Worker, message: Message) -> None:
+        if message["event"] == "fatal":
+            raise message["error"]
+        if message["event"] != "free":
+            self._ended |= {message["run_id"]} if message["event"] in ("done", "failed") else set()
+            self._shown.message(one.number, message)
+            return
+        assert one.fleet is not None
+        self._waiting.extend((run,) for run in one.fleet if run.run_id in message["again"])
+        self._shown.fleet_ended(one.number)
+        one.fleet = None
+
+    def _bury(self, one: _Worker) -> None:
+        """A worker died: each of its runs is put again, alone, the first time; the second time it failed."""
+        one.process.kill()
+        one.process.join()  # only then are its claims free
+        self._workers.remove(one)
+        if one.fleet is None:
+            return
+        self._shown.fleet_ended(one.number)
+        for run in one.fleet:
+            if self._stop.requests or run.run_id in self._ended:
+                continue
+            self._deaths[run.run_id] += 1
+            if self._deaths[run.run_id] == 1:
+                self._waiting.append((run,))
+            else:
+                cause = _cause(one.process.exitcode)
+                self._fail(run, f"the worker process died twice during this run ({cause})")
+
+    def _fail(self, run: PlannedRun, reason: str) -> None:
+        folder = self._store.claim(run.run_id, run.config)
+        if folder is not None:
+            folder.fail(RuntimeError(reason))
+            self._shown.fleet_started(-1, {run.run_id: run.label})
+            self._shown.message(-1, {"run_id": run.run_id, "label": run.label, "event": "failed"})
+            self._shown.fleet_ended(-1)
+
+    def _pass_on_the_stop(self) -> None:
+        """Ask again at every look: a worker that was just starting may not have heard."""
+        self._waiting.clear()
+        if not self._told:
+            self._shown.note("stopping: the runs are being saved; Ctrl-C again stops at once")
+            self._told = True
+        for one in self._busy():
+            if self._stop.requests > 1:
+                one.process.kill()
+            elif one.process.pid is not None and one.process.is_alive():
+                os.kill(one.process.pid, signal.SIGINT)
+
+    def _dismiss(self) -> None:
+        for one in self._busy():  # only after an error
+            one.process.kill()
+        for one in self._workers:
+            one.connection.close()
+        for one in self._workers:
+            one.process.join(_FAREWELL_SECONDS)
+            one.process.kill()
+            one.process.join()
+        self._workers.clear()
+
+
+def _cause(exitcode: int | None) -> str:
+    if exitcode is None or exitcode >= 0:
+        return f"exit code {exitcode}"
+    name = signal.Signals(-exitcode).name
+    return f"{name}, perhaps out of memory" if name == "SIGKILL" else name

@@ -1,0 +1,92 @@
+"""Hydra launcher `local`: every run of a sweep at once to processes of this machine (runners/launcher.py).
+
+Everything a user can get wrong is found for every run before the first one starts.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from runners import process
+from runners.config import composer, run_id
+from runners.errors import ConfigError, RunsFailed
+from runners.launcher import Outcome, PlannedRun, launch
+from runners.progress import reporter
+from runners.store import Store
+from runners.tracking import label_of
+
+# Runs that agree in these are trained by the same steps, so they can share a fleet.
+_FLEET = ("dataset", "model", "schedule", "probe", "engine", "device", "data")
+
+
+class LocalLauncher(Launcher):
+    """The plugin."""
+
+    def __init__(self, workers: int | None) -> None:
+        self._workers = workers
+        self._base: tuple[str, ...] = ()
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self._base = search_path_of(config)
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        compose = composer(self._base)
+        outcome = train([compose(overrides) for overrides in job_overrides], workers=self._workers)
+        if outcome.exit_code:
+            raise RunsFailed(outcome.exit_code)
+        return [
+            JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED) for overrides in job_overrides
+        ]
+
+
+def train(configs: Sequence[dict[str, Any]], *, workers: int | None = None) -> Outcome:
+    """Check every run, then train those that are missing.
+
+    Args:
+        configs: at least one; all write to the same folder.
+        workers: how many processes; None takes what the machine has.
+
+    Raises:
+        ValueError: a run that cannot be trained; nothing was started.
+    """
+    process.prepare()
+    store = Store(Path(configs[0]["results"]["root"]))
+    runs = [planned(config) for config in configs]
+    preflight(runs, store)
+    return launch(runs, store=store, workers=workers, report=reporter())
+
+
+def planned(config: dict[str, Any]) -> PlannedRun:
+    """The run as the launcher takes it."""
+    fleet = json.dumps({key: config[key] for key in _FLEET}, sort_keys=True)
+    return PlannedRun(run_id=run_id(config), config=config, label=label_of(config), fleet_key=fleet)
+
+
+def preflight(runs: Sequence[PlannedRun], store: Store) -> None:
+    """Load the data, build method and model and calibrate the noise of every run that is not done."""
+    from runners import setup
+
+    store.check()
+    for run in runs:
+        if store.state(run.run_id) == "done":
+            continue
+        try:
+            setup.device_of(run.config)
+            data = setup.prepare(run.config).data
+            if data is not None:
+                # On the CPU: this process trains nothing, its GPU memory would be the workers' loss.
+                setup.build_engine({**run.config, "device": "cpu"}, data)
+        except ValueError as error:
+            raise ConfigError(f"{run.label}: {error}") from error
+
+
+def search_path_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those of Hydra's own overrides that decide where configurations are found."""
+    overrides: list[str] = OmegaConf.select(config, "hydra.overrides.hydra")  # type: ignore[arg-type]
+    return tuple(text for text in overrides if text.startswith("hydra.searchpath"))

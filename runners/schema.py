@@ -1,0 +1,130 @@
+"""Every key of a run's configuration, with its type and default; conf/config.yaml is a defaults list over it.
+
+The values of `dataset`, `model` and `algorithm` are not listed here: their keys are the fields of the
+frozen dataclass that their `_target_` names (runners/spec.py checks them). A field's `choices` and `least`
+(smallest value) are checked by runners/config.py. A new key should default to null: null is not hashed, so
+the ids of all earlier runs stay.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING
+
+SPECS = ("dataset", "model", "algorithm")
+
+
+@dataclass
+class Privacy:
+    """The budget: `delta` null is 1 / (2n), n the training rows; `secure` draws from the operating system."""
+
+    epsilon: float = MISSING
+    delta: float | None = None
+    neighbouring: str | None = field(default=None, metadata={"choices": (None, "replace_one", "add_remove")})
+    accountant: str = field(default="rdp", metadata={"choices": ("rdp", "pld", "prv")})
+    search: str = field(default="tight", metadata={"choices": ("tight", "opacus")})
+    secure: bool = False
+
+
+@dataclass
+class Optimizer:
+    """SGD; momentum without dampening, no Nesterov."""
+
+    lr: float = MISSING
+    momentum: float = field(default=0.0, metadata={"least": 0})
+    weight_decay: float = field(default=0.0, metadata={"least": 0})
+
+
+@dataclass
+class Schedule:
+    """steps = min(max_steps, epochs * ceil(n / batch_size)); `plan_only` calibrates and trains nothing."""
+
+    batch_size: int = field(default=MISSING, metadata={"least": 1})
+    epochs: int = field(default=MISSING, metadata={"least": 1})
+    max_steps: int | None = field(default=None, metadata={"least": 1})
+    evaluations: int = field(default=MISSING, metadata={"least": 1})
+    plan_only: bool = False
+
+
+@dataclass
+class Probe:
+    """Measurements beside the training, outside the accounting; null is never."""
+
+    sampling_variance_every: int | None = field(default=None, metadata={"least": 1})
+
+
+@dataclass
+class Scale:
+    """`seeds` caps what an experiment asks for; null takes all."""
+
+    name: str = MISSING
+    seeds: int | None = field(default=None, metadata={"least": 1})
+
+
+@dataclass
+class Tracking:
+    """Weights & Biases."""
+
+    mode: str = field(default=MISSING, metadata={"choices": ("offline", "online", "off")})
+    project: str = "rawls"
+    entity: str | None = None
+
+
+@dataclass
+class Results:
+    """Where runs and targets are kept, relative to the folder the command is called in."""
+
+    root: str = "results"
+
+
+@dataclass
+class DataFiles:
+    """Where data files lie."""
+
+    root: str = "data"
+
+
+@dataclass
+class Block:
+    """A small grid of overrides, every value alone or in a list; `label` is what tables call it."""
+
+    label: str = MISSING
+    overrides: dict[str, Any] = MISSING
+
+
+@dataclass
+class Experiment:
+    """A target: the runs it needs (each block, with what all have in common) and how it is drawn."""
+
+    title: str = MISSING
+    seeds: int = field(default=MISSING, metadata={"least": 1})
+    common: dict[str, Any] = field(default_factory=dict)
+    blocks: list[Block] = MISSING
+    draw: dict[str, Any] = MISSING
+
+
+@dataclass
+class Config:
+    """One run."""
+
+    dataset: dict[str, Any] = MISSING
+    model: dict[str, Any] = MISSING
+    algorithm: dict[str, Any] = MISSING
+    privacy: Privacy = field(default_factory=Privacy)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    schedule: Schedule = field(default_factory=Schedule)
+    probe: Probe = field(default_factory=Probe)
+    seed: int = field(default=0, metadata={"least": 0})
+    scale: Scale = field(default_factory=Scale)
+    device: str = "auto"
+    engine: str = field(
+        default="auto", metadata={"choices": ("auto", "fused", "opacus_hooks", "opacus_ghost")}
+    )
+    tracking: Tracking = field(default_factory=Tracking)
+    results: Results = field(default_factory=Results)
+    data: DataFiles = field(default_factory=DataFiles)
+    experiment: Experiment | None = None
+
+
+ConfigStore.instance().store(name="schema", node=Config, provider="rawls")

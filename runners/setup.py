@@ -1,0 +1,176 @@
+"""From a resolved configuration to everything a run needs, with every error a user can make raised before training."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from accounting.events import Neighbouring
+from accounting.plan import Budget, Plan
+from accounting.sampling import Population
+from algorithms.base import Method, Task
+from algorithms.optimizer import Sgd
+from algorithms.private_step import TrainingRows
+from datasets.base import Data, Dataset, Split
+from models.engine import Engine
+from models.fused import FusedEngine
+from models.opacus_engine import OpacusEngine
+from models.validate import check_layers
+from runners.spec import build
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A run that can start: its method and optimizer, what it will release, and its data (None for a plan-only run)."""
+
+    method: Method
+    optimizer: Sgd
+    task: Task
+    plan: Plan
+    group_names: tuple[str, ...]
+    provenance: str
+    data: Data | None
+
+
+def prepare(config: Config) -> Prepared:
+    """Load the data (once per process), build the method and calibrate its noise.
+
+    Raises:
+        ValueError: one sentence that names the value and the way out.
+    """
+    dataset: Dataset = build(config["dataset"], "dataset")
+    method: Method = build(config["algorithm"], "algorithm")
+    optimizer = Sgd(**config["optimizer"])
+    data = None if config["schedule"]["plan_only"] else load(config)
+    task = _task(config, dataset, data)
+    plan = _planned(_key(config["privacy"]), task, method)
+    return Prepared(
+        method=method,
+        optimizer=optimizer,
+        task=task,
+        plan=plan,
+        group_names=dataset.group_names,
+        provenance=data.provenance if data else "plan only",
+        data=data,
+    )
+
+
+def load(config: Config) -> Data:
+    """The dataset, loaded once per process."""
+    return _load(_key(config["dataset"]), str(config["data"]["root"]))
+
+
+def device_of(config: Config) -> torch.device:
+    """The device asked for; 'auto' is a GPU where there is one."""
+    wanted = config["device"]
+    available = torch.cuda.is_available()
+    if wanted.startswith("cuda") and not available:
+        raise ValueError(f"device={wanted} was asked for, but torch sees no CUDA device; use device=cpu or device=auto")
+    return torch.device(("cuda" if available else "cpu") if wanted == "auto" else wanted)
+
+
+def build_engine(config: Config, data: Data) -> Engine:
+    """The per-sample gradient engine of the configured model, built once per process."""
+    return _engine(
+        _key(config["model"]), data.inputs.shape, data.num_classes, str(device_of(config)), config["engine"]
+    )
+
+
+def training_rows(data: Data, split: Split, device: torch.device) -> TrainingRows:
+    """The training rows of a split, sorted by group."""
+    groups = data.groups.numpy()[split.train]
+    rows = torch.from_numpy(split.train[np.argsort(groups, kind="stable")])
+    return TrainingRows(
+        rows=rows.to(device),
+        labels=data.labels[rows].to(device),
+        groups=data.groups[rows].to(device),
+        gather=lambda wanted: gather(data, wanted, device),
+    )
+
+
+def gather(data: Data, rows: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Inputs by row number: on the device when the data lie there, else gathered on the CPU and sent."""
+    home = getattr(getattr(data.inputs, "tensor", None), "device", torch.device("cpu"))
+    return data.inputs.gather(rows.to(home)).to(device, non_blocking=True)
+
+
+def _task(config: Config, dataset: Dataset, data: Data | None) -> Task:
+    if data is None:
+        if dataset.paper_group_sizes is None:
+            raise ValueError(f"dataset {dataset.name} states no group sizes, so schedule.plan_only=true can't be planned")
+        sizes, minority = dataset.paper_group_sizes, dataset.minority_groups
+    else:
+        split = data.splits(config["seed"])
+        sizes = tuple(np.bincount(data.groups.numpy()[split.train], minlength=len(dataset.group_names)).tolist())
+        minority = dataset.minority_groups
+    schedule = config["schedule"]
+    batch_size, total = schedule["batch_size"], sum(sizes)
+    if not 1 <= batch_size <= total:
+        raise ValueError(f"schedule.batch_size={batch_size} must lie between 1 and the {total} training rows")
+    steps_per_epoch = math.ceil(total / batch_size)
+    steps = schedule["epochs"] * steps_per_epoch
+    if schedule["max_steps"] is not None:
+        steps = min(steps, schedule["max_steps"])
+    if steps < 1:
+        raise ValueError(f"schedule.epochs={schedule['epochs']} gives no step; train for at least one epoch")
+    return Task(
+        population=Population(tuple(sizes)),
+        batch_size=batch_size,
+        steps=steps,
+        steps_per_epoch=steps_per_epoch,
+        minority_groups=tuple(minority),
+    )
+
+
+def _budget(privacy: Config, method: Method, total: int) -> Budget:
+    epsilon, delta = privacy["epsilon"], privacy["delta"]
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise ValueError(f"privacy.epsilon={epsilon} must be positive and finite")
+    delta = 1 / (2 * total) if delta is None else delta
+    if not 0 < delta < 1 / total:
+        raise ValueError(f"privacy.delta={delta} must be positive and below 1/n = {1 / total:.3g}; null takes 1/(2n)")
+    return Budget(
+        epsilon=epsilon,
+        delta=delta,
+        neighbouring=Neighbouring(privacy["neighbouring"] or method.neighbouring),
+        accountant=privacy["accountant"],
+        search=privacy["search"],
+    )
+
+
+@lru_cache(maxsize=1024)
+def _planned(privacy: str, task: Task, method: Method) -> Plan:
+    """Plans are shared by the runs of a sweep that differ in seed or learning rate only."""
+    return method.plan(task, _budget(json.loads(privacy), method, task.population.total))
+
+
+@lru_cache(maxsize=4)
+def _load(dataset: str, root: str) -> Data:
+    return build(json.loads(dataset), "dataset").load(Path(root))
+
+
+@lru_cache(maxsize=8)
+def _engine(model: str, shape: tuple[int, ...], num_classes: int, device: str, wanted: str) -> Engine:
+    spec = build(json.loads(model), "model")
+
+    def module() -> torch.nn.Module:
+        return spec.build(shape, num_classes)
+
+    asked, _, mode = wanted.partition("_")
+    if check_layers(module(), None if asked == "auto" else asked) == "fused":
+        return FusedEngine(module, device=torch.device(device))
+    return OpacusEngine(module, device=torch.device(device), mode=mode or "hooks")
+
+
+def _key(node: Config) -> str:
+    return json.dumps(node, sort_keys=True)

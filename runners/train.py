@@ -1,0 +1,89 @@
+"""`rawls train`, or `python -m runners.train`: a Hydra application that trains one run, or with -m a sweep.
+
+Every flag of Hydra works. What is done already is not trained again, and what was interrupted goes on.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+import conf
+from runners import sweeper
+from runners.config import CONFIG_NAME, VERSION_BASE, compose, composer, explained, resolve
+from runners.errors import ConfigError, RunsFailed, guarded
+from runners.local_launcher import train
+
+# What the one run of a process raised: Hydra would print it in its own way before passing it on.
+_raised: list[Exception] = []
+
+
+@hydra.main(version_base=VERSION_BASE, config_path=f"pkg://{conf.__name__}", config_name=CONFIG_NAME)
+def _app(cfg: DictConfig) -> None:
+    """One run; of a sweep, only under a launcher that starts a job for each."""
+    if HydraConfig.get().mode is RunMode.MULTIRUN:
+        _train(cfg)
+        return
+    try:
+        _train(cfg)
+    except Exception as error:
+        _raised.append(error)
+
+
+def _train(cfg: DictConfig) -> None:
+    config = resolve(cfg)
+    if config["experiment"]:
+        raise ConfigError("experiment=NAME is a sweep: add -m")
+    outcome = train([config])
+    if outcome.exit_code:
+        raise RunsFailed(outcome.exit_code)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the application with these arguments; 0 if all runs are done.
+
+    Raises:
+        ConfigError: nothing was started.
+        RunsFailed: some runs are not done.
+    """
+    sweeper.register()
+    composer.cache_clear()
+    _raised.clear()
+    overrides = [text for text in arguments if "=" in text and not text.startswith("-")]
+    if {"-c", "--cfg"} & {text.partition("=")[0] for text in arguments}:
+        compose(overrides)
+    with _called_with(arguments):
+        try:
+            _app()
+        except (HydraException, OmegaConfBaseException) as error:
+            raise explained(error, overrides) from error
+    if _raised:
+        raise _raised[0]
+    return 0
+
+
+@contextmanager
+def _called_with(arguments: Sequence[str]) -> Iterator[None]:
+    """What Hydra takes from the process: its arguments, and that errors are raised instead of printed."""
+    before, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = ["rawls train", *arguments]
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = before
+        if full_error is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full_error
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(lambda: main(sys.argv[1:])))

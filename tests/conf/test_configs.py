@@ -1,0 +1,128 @@
+"""Every YAML composes, says what it must, and is covered by one of these tests."""
+
+import dataclasses
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from analysis.reported import reported
+from runners.config import CONF, choices, compose, resolve
+from runners.experiments import manifest_of, plan
+from runners.schema import SPECS
+from runners.spec import TARGET, build, dump, name_of
+
+EXPERIMENTS = choices("experiment")
+PAIRS = [tuple(name.split("/")) for name in choices("pair")]
+# Chosen one at a time, over the defaults.
+SINGLE = ("privacy", "optimizer", "recipe", "scale", "tracking")
+COVERED = {"experiment", "pair", "hydra", *SPECS, *SINGLE}
+
+
+def read(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"))  # type: ignore[assignment]
+    return loaded
+
+
+def merged(node: dict[str, Any], others: dict[str, Any]) -> bool:
+    """Whether a configuration holds everything that a YAML says, but for interpolations."""
+    return all(
+        merged(node[key], value) if isinstance(value, dict) else "${" in str(value) or node[key] == value
+        for key, value in others.items()
+        if key != "defaults"
+    )
+
+
+def test_no_yaml_is_left_out() -> None:
+    found = {path.relative_to(CONF).parts[0] for path in CONF.rglob("*.yaml")}
+    assert found == COVERED | {"config.yaml"}
+    assert {path.suffix for path in CONF.rglob("*") if path.is_file()} - {".pyc"} == {".yaml", ".py"}
+
+
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in SPECS for name in choices(group)])
+def test_a_specification_lists_every_field_of_its_class(group: str, name: str) -> None:
+    node = read(f"{group}/{name}")
+    spec = build(node, group)
+    assert set(node) == {TARGET} | {field.name for field in dataclasses.fields(spec) if field.init}
+    assert dump(spec)[TARGET] == node[TARGET]
+    assert name_of(node) == name
+
+
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in SPECS for name in choices(group)])
+def test_a_specification_composes(group: str, name: str) -> None:
+    assert name_of(resolve(compose([f"{group}={name}"]))[group]) == name
+
+
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in SINGLE for name in choices(group)])
+def test_a_choice_composes_and_says_what_it_says(group: str, name: str) -> None:
+    # Without the tuned pair, which comes after all of them.
+    config = resolve(compose([f"{group}={name}", "~pair"]))
+    is_global = "# @package _global_" in (CONF / group / f"{name}.yaml").read_text("utf-8")
+    assert merged(config if is_global else config[group], read(f"{group}/{name}"))
+    if group == "scale":
+        assert config["scale"]["name"] == name
+
+
+@pytest.mark.parametrize("name", [name for name in choices("privacy") if name.startswith("eps")])
+def test_a_budget_is_what_its_name_says(name: str) -> None:
+    assert read(f"privacy/{name}")["epsilon"] == float(name.removeprefix("eps").replace("_", "."))
+
+
+def test_every_dataset_has_a_recipe() -> None:
+    assert set(choices("recipe")) >= set(choices("dataset"))
+
+
+@pytest.mark.parametrize(("dataset", "algorithm"), PAIRS)
+def test_a_pair_is_taken_by_its_dataset_and_algorithm(dataset: str, algorithm: str) -> None:
+    assert dataset in choices("dataset") and algorithm in choices("algorithm")
+    for scale in choices("scale"):
+        config = resolve(compose([f"dataset={dataset}", f"algorithm={algorithm}", f"scale={scale}"]))
+        assert merged(config, read(f"pair/{dataset}/{algorithm}"))
+
+
+def test_every_method_is_tuned_on_every_dataset() -> None:
+    assert set(PAIRS) == set(itertools.product(choices("dataset"), choices("algorithm")))
+
+
+@pytest.mark.parametrize(("group", "name"), [("launcher", "local"), ("sweeper", "blocks"), ("help", "rawls")])
+def test_hydras_own_groups_are_chosen(group: str, name: str) -> None:
+    assert choices(f"hydra/{group}") == (name,)
+    assert {f"override hydra/{group}": name} in read("config")["defaults"]
+
+
+@pytest.mark.parametrize("target", EXPERIMENTS)
+def test_an_experiment_begins_with_its_command(target: str) -> None:
+    first = (CONF / "experiment" / f"{target}.yaml").read_text("utf-8").splitlines()[0]
+    assert re.fullmatch(rf"# rawls reproduce {target}( scale=paper)?", first)
+
+
+@pytest.mark.parametrize("target", EXPERIMENTS)
+@pytest.mark.parametrize("scale", choices("scale"))
+def test_an_experiment_can_be_planned_at_every_scale(target: str, scale: str) -> None:
+    asked = plan([f"experiment={target}", f"scale={scale}"])
+    assert asked.runs
+    assert {run.config["scale"]["name"] for run in asked.runs} == {scale}
+    assert all(run.config["experiment"] is None for run in asked.runs)
+
+
+@pytest.mark.parametrize("target", EXPERIMENTS)
+def test_an_experiment_is_drawn_as_analysis_can(target: str) -> None:
+    from analysis.manifest import Manifest
+    from analysis.render import KINDS
+
+    manifest = Manifest.of(manifest_of(plan([f"experiment={target}"])))
+    assert manifest.draw["kind"] in KINDS
+    labels = {run["label"] for run in manifest.runs}
+    assert labels <= set(manifest.draw["methods"])
+    printed = reported(manifest.paper, manifest.table)
+    assert set(printed["method"]) <= set(manifest.methods)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(CONF.rglob("*.yaml")), ids=lambda path: path.relative_to(CONF).as_posix()
+)
+def test_a_yaml_is_short(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= 60

@@ -1,0 +1,190 @@
+import importlib
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runners import cli, train
+from runners.cli import COMMANDS, help_text, main
+from runners.config import choices
+from runners.errors import RunsFailed
+from runners.experiments import plan
+
+SMALL = ["dataset=digits", "scale=smoke", "tracking=off", "seed=0", "algorithm=dpsgd"]
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Commands are called in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def swept(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What `train` was called with; nothing is trained."""
+    calls: list[list[str]] = []
+
+    def note(arguments: Sequence[str]) -> int:
+        calls.append(list(arguments))
+        return 0
+
+    monkeypatch.setattr(train, "main", note)
+    return calls
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+def test_help_lists_every_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert printed == help_text() + "\n"
+    assert [name for name in COMMANDS if f"\n  {name}" not in printed] == []
+
+
+def test_help_needs_nothing_heavy() -> None:
+    script = "import runners.cli, sys; runners.cli.main(['--help']); print('\\n', *sys.modules)"
+    printed = subprocess.check_output(
+        [sys.executable, "-c", script], text=True, cwd=Path(cli.__file__).parents[1]
+    )
+    loaded = {name.partition(".")[0] for name in printed.splitlines()[-1].split()}
+    assert not loaded & {"torch", "numpy", "pandas", "hydra", "omegaconf", "yaml", "analysis", "conf"}
+
+
+@pytest.mark.parametrize("name", ["reproduce", "render", "targets", "data"])
+def test_a_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"usage: rawls {name} ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["trian"], "unknown command 'trian': did you mean train?"),
+        (["reproduce"], "name a target first: one of asc/calibration, asc/fig1,"),
+        (["reproduce", "dataset=digits"], "name a target first: one of asc/calibration,"),
+        (["reproduce", "asc/tabel1"], "unknown target 'asc/tabel1': did you mean asc/table1?"),
+        (
+            ["render", "asc/table1", "optimizer.lrr=1"],
+            "unknown key 'optimizer.lrr': did you mean optimizer.lr?",
+        ),
+        (["targets", "scale=large"], "unknown scale 'large'"),
+        (["data"], "name a dataset first: one of bank_fraud,"),
+        (["data", "digit"], "unknown dataset 'digit': did you mean digits?"),
+        (["train", "seed=x"], "seed=x must be an integer"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_code_2(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert main(arguments) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith(f"rawls: error: {sentence}") and error.count("\n") == 1
+    assert list(folder.iterdir()) == []
+
+
+def test_debug_shows_where_an_error_comes_from() -> None:
+    with pytest.raises(ValueError, match="unknown command"):
+        main(["trian", "--debug"])
+
+
+def test_train_gets_its_arguments_as_they_are(swept: list[list[str]]) -> None:
+    assert main(["train", "-m", "seed=0,1", "--help"]) == 0
+    assert swept == [["-m", "seed=0,1", "--help"]]
+
+
+def test_reproduce_sweeps_then_draws(
+    swept: list[list[str]], capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert main(["reproduce", "asc/table1", "hydra/launcher=basic", *SMALL]) == 0
+    assert swept == [["--multirun", "experiment=asc/table1", "hydra/launcher=basic", *SMALL]]
+    printed = capsys.readouterr().out
+    drawn = folder / "results/targets/asc/table1/digits-smoke-algorithm=dpsgd-seed=0"
+    assert (drawn / "manifest.json").is_file()
+    assert "DPSGD" in printed and f"  {drawn.relative_to(folder)}/table.md" in printed
+
+
+@pytest.mark.parametrize(("code", "draws"), [(1, True), (130, False)])
+def test_reproduce_draws_what_there_is_when_runs_failed_but_not_when_interrupted(
+    code: int, draws: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: Any) -> int:
+        raise RunsFailed(code)
+
+    monkeypatch.setattr(train, "main", fail)
+    assert main(["reproduce", "asc/table1", *SMALL]) == code
+    assert ("UNFINISHED" in capsys.readouterr().out) == draws
+
+
+def test_render_trains_nothing(
+    swept: list[list[str]], capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert main(["render", "asc/table1", "results.root=elsewhere", *SMALL]) == 0
+    assert swept == []
+    assert "elsewhere/targets/asc/table1/" in capsys.readouterr().out
+    assert not (folder / "results").exists()
+
+
+def test_targets_lists_every_target_and_every_drawing(
+    capsys: pytest.CaptureFixture[str], swept: list[list[str]]
+) -> None:
+    main(["render", "asc/table1", *SMALL])
+    capsys.readouterr()
+    assert main(["targets", "scale=smoke"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["target", "variant", "done", "needed", "failed", "running", "data", "verdict"]
+    assert {row[0] for row in rows[1:]} == set(choices("experiment"))
+    listed = {(row[0], row[1]): row[3] for row in rows[1:]}
+    assert listed["asc/table1", "smoke"] == str(len(plan(["experiment=asc/table1", "scale=smoke"]).runs))
+    assert listed["asc/table1", "digits-smoke-algorithm=dpsgd-seed=0"] == "1"
+    assert listed["asc/calibration", "smoke"] == str(
+        len(plan(["experiment=asc/calibration", "scale=smoke"]).runs)
+    )
+
+
+def test_data_fetches_and_says_where_it_lies(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from datasets.unbalanced_mnist import UnbalancedMnist
+
+    monkeypatch.setattr(UnbalancedMnist, "fetch", lambda self, root: [root / "images"])
+    assert main(["data", "unbalanced_mnist", "data.root=there"]) == 0
+    assert capsys.readouterr().out == "there/images: verified\n"
+    assert main(["data", "digits"]) == 0
+    assert capsys.readouterr().out == "digits needs no file\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module"),
+    [
+        (["--epsilon", "1"], "accounting.calibrate"),
+        (["--help"], "accounting.calibrate"),
+        (["--noise-multiplier", "2"], "accounting.epsilon"),
+        (["--noise-multiplier=2"], "accounting.epsilon"),
+    ],
+)
+def test_budget_goes_both_ways(arguments: list[str], module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(
+        importlib,
+        "import_module",
+        lambda name: SimpleNamespace(main=lambda given: called.append((name, given))),
+    )
+    assert main(["budget", *arguments]) == 0
+    assert called == [(module, arguments)]
+
+
+def test_a_target_is_reproduced_once(capfd: pytest.CaptureFixture[str], folder: Path) -> None:
+    command = ["reproduce", "asc/table1", *SMALL, "algorithm=dpsgd,azb_prop", "hydra.launcher.workers=1"]
+    assert main(command) == 0
+    runs = {path: path.stat().st_mtime_ns for path in (folder / "results/runs").rglob("*")}
+    assert sum(path.name == "summary.json" for path in runs) == 2
+    first = capfd.readouterr().out
+    assert "aZB-prop" in first and "UNFINISHED" not in first
+    assert main(command) == 0
+    assert {path: path.stat().st_mtime_ns for path in (folder / "results/runs").rglob("*")} == runs
+    assert capfd.readouterr().out == first

@@ -1,0 +1,138 @@
+"""Training by fleets: the same numbers alone, together, and after an interruption at any step, for every method."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.config import CONF, compose, resolve, run_id
+from runners.fleet import train_fleet
+from runners.store import Store
+
+ALGORITHMS = sorted(path.stem for path in (CONF / "algorithm").glob("*.yaml"))
+every_method = pytest.mark.parametrize("algorithm", ALGORITHMS)
+# What two equal trainings may differ in: when, where and how long.
+TIMES = ("seconds",)
+
+
+def configured(root: Path, *overrides: str) -> dict[str, Any]:
+    """A run of 12 steps on the digits, with a reweighting every 4: small enough for every test, real data."""
+    fixed = [
+        "dataset=digits", "dataset.max_examples=200", "scale=smoke", "schedule.batch_size=16", "schedule.max_steps=12",
+        "schedule.evaluations=3", "privacy=eps8", "optimizer.momentum=0.5", "tracking=off", f"results.root={root}",
+    ]  # fmt: skip
+    return resolve(compose([*fixed, *overrides]))
+
+
+def train(root: Path, configs: list[dict[str, Any]], report: Any = lambda message: None) -> None:
+    store = Store(root)
+    folders = [folder for config in configs if (folder := store.claim(run_id(config), config))]
+    try:
+        train_fleet(configs, folders, report)
+    finally:  # as the launcher does
+        for folder in folders:
+            if folder.held:
+                folder.release()
+
+
+def results(root: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """Everything of a finished run but its times."""
+    folder = root / "runs" / run_id(config)
+    summary = json.loads((folder / "summary.json").read_text())
+    return {
+        "summary": {key: value for key, value in summary.items() if key not in TIMES},
+        "history": (folder / "history.jsonl").read_text(),
+        "ledger": (folder / "ledger.json").read_text(),
+    }
+
+
+class StopAt:
+    """A report that interrupts the training at a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def __call__(self, message: dict[str, Any]) -> None:
+        if message["step"] == self.step:
+            raise KeyboardInterrupt
+
+
+@every_method
+def test_a_resumed_run_equals_a_straight_one(tmp_path: Path, algorithm: str) -> None:
+    """Interrupted at every step in turn: before, at and after evaluations, reweightings and sampling blocks."""
+    straight = configured(tmp_path / "straight", f"algorithm={algorithm}")
+    train(tmp_path / "straight", [straight])
+    resumed = configured(tmp_path / "resumed", f"algorithm={algorithm}")
+    for step in range(1, 12):
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "resumed", [resumed], StopAt(step))
+        assert Store(tmp_path / "resumed").state(run_id(resumed)) == "interrupted"
+    train(tmp_path / "resumed", [resumed])
+    assert results(tmp_path / "straight", straight) == results(tmp_path / "resumed", resumed)
+
+
+@every_method
+def test_a_run_is_the_same_alone_and_in_a_fleet(tmp_path: Path, algorithm: str) -> None:
+    overrides = [(f"algorithm={algorithm}", f"seed={seed}", f"optimizer.lr={lr}") for seed, lr in ((0, 0.1), (1, 0.3))]
+    together = [configured(tmp_path / "together", *run) for run in overrides]
+    train(tmp_path / "together", together)
+    for run in overrides:
+        alone = configured(tmp_path / "alone", *run)
+        train(tmp_path / "alone", [alone])
+        assert results(tmp_path / "alone", alone) == results(tmp_path / "together", alone)
+
+
+def test_runs_that_stand_at_different_steps_are_trained_to_their_end(tmp_path: Path) -> None:
+    early = configured(tmp_path, "algorithm=dpsgd", "seed=0")
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, [early], StopAt(5))
+    fresh = configured(tmp_path, "algorithm=dpsgd", "seed=1")
+    train(tmp_path, [early, fresh])
+    assert Store(tmp_path).done() == sorted([run_id(early), run_id(fresh)])
+
+
+def test_a_plan_only_run_trains_nothing_and_needs_no_data(tmp_path: Path) -> None:
+    config = configured(
+        tmp_path, "dataset=celeba", "dataset.max_examples=null", "algorithm=asc", "scale=paper",
+        "schedule.max_steps=null", "schedule.batch_size=256", "schedule.plan_only=true", "data.root=nowhere",
+    )  # fmt: skip
+    train(tmp_path, [config])
+    summary = Store(tmp_path).summary(run_id(config))
+    assert summary["steps"] == 31_800
+    assert "test" not in summary
+    assert summary["plan"]["epsilon"] <= 8
+
+
+def test_history_has_a_line_per_evaluation(tmp_path: Path) -> None:
+    config = configured(tmp_path, "algorithm=asc")
+    train(tmp_path, [config])
+    rows = [
+        json.loads(line) for line in (tmp_path / "runs" / run_id(config) / "history.jsonl").read_text().splitlines()
+    ]
+    assert [row["step"] for row in rows] == [4, 8, 12]
+    assert all(len(row["accuracy"]) == 10 and row["wga"] == min(row["accuracy"]) for row in rows)
+    assert all(abs(sum(row["group_weights"]) - 1) < 1e-9 for row in rows)
+
+
+def test_the_sampling_variance_is_measured_and_said(tmp_path: Path) -> None:
+    config = configured(tmp_path, "algorithm=azb", "probe.sampling_variance_every=5")
+    train(tmp_path, [config])
+    folder = tmp_path / "runs" / run_id(config)
+    rows = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
+    probes = [row for row in rows if row.get("kind") == "sampling_variance"]
+    assert [row["step"] for row in probes] == [0, 5, 10]
+    assert all(row["variance"] > 0 for row in probes)
+    assert any("sampling variance" in note for note in json.loads((folder / "ledger.json").read_text())["assumptions"])
+
+
+def test_a_probe_does_not_change_what_is_trained(tmp_path: Path) -> None:
+    plain, probed = configured(tmp_path, "algorithm=asc"), configured(tmp_path, "algorithm=asc")
+    train(tmp_path, [plain])
+    probed["probe"]["sampling_variance_every"] = 4
+    folder = Store(tmp_path / "probed").claim(run_id(plain), probed)
+    assert folder is not None
+    train_fleet([probed], [folder], lambda message: None)
+    assert Store(tmp_path / "probed").summary(run_id(plain))["test"] == Store(tmp_path).summary(run_id(plain))["test"]

@@ -1,0 +1,80 @@
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners import local_launcher
+from runners.config import compose, resolve
+from runners.errors import ConfigError
+from runners.launcher import Outcome, PlannedRun
+from runners.local_launcher import planned, preflight, train
+from runners.store import Store
+
+SMALL = ("dataset=digits", "scale=smoke", "tracking=off", "algorithm=dpsgd")
+
+
+def refused(store: Store, *overrides: str) -> str:
+    """What preflight says of a run."""
+    with pytest.raises(ConfigError) as caught:
+        preflight([planned(resolve(compose([*SMALL, *overrides])))], store)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["device=cuda"], "device=cuda was asked for, but torch sees no CUDA device"),
+        (["schedule.batch_size=100000"], "schedule.batch_size=100000 must lie between 1 and the"),
+        (["privacy.delta=0.1"], "privacy.delta=0.1 must be positive and below 1/n"),
+        (
+            ["model=digits_cnn", "dataset=bank_fraud", "dataset.provenance=simulated"],
+            "digits_cnn takes images",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_said_of_the_run_before_any_starts(
+    overrides: list[str], sentence: str, results_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    said = refused(Store(results_root), *overrides)
+    label, _, rest = said.partition(", seed 0: ")
+    assert label.startswith("dpsgd on ") and rest.startswith(sentence)
+
+
+def test_a_run_that_is_done_is_not_looked_at_again(
+    results_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = planned(resolve(compose([*SMALL, "schedule.batch_size=100000"])))
+    store = Store(results_root)
+    with pytest.raises(ConfigError):
+        preflight([run], store)
+    (results_root / "runs" / run.run_id).mkdir()
+    preflight([run], store)
+
+
+def test_every_run_is_checked_before_the_first_is_launched(
+    results_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[int] = []
+
+    def launch(runs: Sequence[PlannedRun], **_: Any) -> Outcome:
+        launched.append(len(runs))
+        return Outcome()
+
+    monkeypatch.setattr(local_launcher, "launch", launch)
+    good, bad = (
+        resolve(compose([*SMALL, f"results.root={results_root}", f"schedule.batch_size={size}"]))
+        for size in (8, 100000)
+    )
+    with pytest.raises(ConfigError, match="schedule.batch_size=100000"):
+        train([good, bad])
+    assert launched == []
+    assert train([good]) == Outcome()
+    assert launched == [1]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"results\.root=.*file cannot be written"):
+        preflight([], Store(tmp_path / "file"))

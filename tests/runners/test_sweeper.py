@@ -1,0 +1,128 @@
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners import local_launcher, train
+from runners.errors import ConfigError, RunsFailed
+from runners.experiments import plan
+from runners.launcher import Outcome, PlannedRun
+from runners.store import Store
+
+SMALL = ["dataset=digits", "scale=smoke", "tracking=off"]
+
+
+class Launched:
+    """Takes the place of the launcher: notes what it was given and says what became of it."""
+
+    def __init__(self) -> None:
+        self.runs: list[PlannedRun] = []
+        self.workers: int | None = None
+        self.root: Path | None = None
+        self.outcome = Outcome()
+        self.checked: list[PlannedRun] = []
+
+    def launch(
+        self, runs: Sequence[PlannedRun], *, store: Store, workers: int | None, report: Any
+    ) -> Outcome:
+        self.runs += runs
+        self.workers, self.root = workers, store.root
+        return self.outcome
+
+    def preflight(self, runs: Sequence[PlannedRun], store: Store) -> None:
+        assert not [run for run in runs if run in self.runs], "checked before the first is launched"
+        self.checked += runs
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launched:
+    launched = Launched()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(local_launcher, "launch", launched.launch)
+    monkeypatch.setattr(local_launcher, "preflight", launched.preflight)
+    monkeypatch.setattr("runners.process.prepare", lambda: None)
+    return launched
+
+
+def test_an_experiment_goes_to_the_launcher_at_once(launched: Launched, tmp_path: Path) -> None:
+    assert train.main(["-m", "experiment=asc/table1", *SMALL]) == 0
+    asked = plan(["experiment=asc/table1", *SMALL])
+    assert [run.run_id for run in launched.runs] == [run.run_id for run in asked.runs]
+    assert [run.config for run in launched.runs] == [run.config for run in asked.runs]
+    assert launched.checked == launched.runs
+    assert launched.root == Path("results")
+    written = tmp_path / "results/targets/asc/table1/digits-smoke/manifest.json"
+    assert [run["run_id"] for run in json.loads(written.read_text())["runs"]] == [
+        run.run_id for run in launched.runs
+    ]
+
+
+def test_a_plain_grid_goes_the_same_way_and_leaves_no_files(launched: Launched, tmp_path: Path) -> None:
+    train.main(["--multirun", "algorithm=asc,dpsgd", "seed=range(0,3)", "hydra.launcher.workers=1", *SMALL])
+    points = [(run.config["algorithm"]["_target_"], run.config["seed"]) for run in launched.runs]
+    assert points == [
+        (target, seed) for target in ("algorithms.asc.Asc", "algorithms.dpsgd.DpSgd") for seed in (0, 1, 2)
+    ]
+    assert launched.workers == 1
+    assert launched.runs[0].label == "asc on digits, ε=1, seed 0"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_that_take_the_same_steps_share_a_fleet(launched: Launched) -> None:
+    train.main(
+        ["-m", "algorithm=asc,dpsgd", "optimizer.lr=1,2", "schedule.max_steps=5,6", "seed=0,1", *SMALL]
+    )
+    keys = [(run.fleet_key, run.config["schedule"]["max_steps"]) for run in launched.runs]
+    assert len(keys) == 16
+    assert len(set(keys)) == len({key for key, _ in keys}) == 2
+
+
+@pytest.mark.parametrize("code", [1, 130])
+def test_a_sweep_that_is_not_done_says_so_by_its_exit_code(launched: Launched, code: int) -> None:
+    launched.outcome = Outcome(open=["x"], interrupted=code == 130)
+    with pytest.raises(RunsFailed) as caught:
+        train.main(["-m", "seed=0,1", *SMALL])
+    assert caught.value.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["dataset=digits,digit"], "unknown dataset 'digit': did you mean digits?"),
+        (["experiment=asc/table2"], "unknown experiment 'asc/table2': did you mean asc/table1?"),
+        (["seed=0,1", "optimizer.lrr=1"], "unknown key 'optimizer.lrr': did you mean optimizer.lr?"),
+        (["seed=0,x"], "seed=x must be an integer"),
+        (["results.root=a,b"], "results.root=a, results.root=b: one sweep writes to one folder"),
+        (["hydra/launcher=slurm"], "unknown hydra/launcher 'slurm': choose from local"),
+    ],
+)
+def test_nothing_is_launched_if_one_run_is_wrong(
+    launched: Launched, arguments: list[str], sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        train.main(["-m", *arguments])
+    assert str(caught.value).startswith(sentence)
+    assert launched.runs == []
+
+
+def test_a_results_folder_that_cannot_be_written_is_found_first(launched: Launched, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"results\.root=file cannot be written"):
+        train.main(["-m", "experiment=asc/fig4", "results.root=file", *SMALL])
+    assert launched.runs == []
+
+
+def test_a_launcher_of_the_ecosystem_gets_one_run_per_job(launched: Launched) -> None:
+    train.main(["-m", "experiment=asc/fig2", "seed=0", "hydra/launcher=basic", *SMALL])
+    asked = plan(["experiment=asc/fig2", "seed=0", *SMALL])
+    assert [run.run_id for run in launched.runs] == [run.run_id for run in asked.runs]
+
+
+def test_a_job_of_such_a_launcher_that_fails_fails_the_sweep(
+    launched: Launched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launched.outcome = Outcome(open=["x"])
+    with pytest.raises(RunsFailed):
+        train.main(["-m", "seed=0", "hydra/launcher=basic", *SMALL])

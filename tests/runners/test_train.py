@@ -1,0 +1,151 @@
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from runners import train
+from runners.config import compose, resolve
+from runners.errors import ConfigError, RunsFailed
+from runners.launcher import Outcome
+from tests.tree import ROOT
+
+SMALL = ["dataset=digits", "algorithm=dpsgd", "scale=smoke", "tracking=off"]
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Hydra's --info sets up the logging of the whole process."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
+    """What would be trained, in an empty folder."""
+    configs: list[dict[str, Any]] = []
+    monkeypatch.chdir(tmp_path)
+
+    def note(given: list[dict[str, Any]]) -> Outcome:
+        configs.extend(given)
+        return Outcome()
+
+    monkeypatch.setattr(train, "train", note)
+    return configs
+
+
+def test_one_run_is_trained(trained: list[dict[str, Any]]) -> None:
+    assert train.main([*SMALL, "seed=3"]) == 0
+    assert trained == [resolve(compose([*SMALL, "seed=3"]))]
+
+
+@pytest.mark.parametrize("flags", [["--cfg", "job"], ["-c", "job"], ["--cfg=job"]])
+def test_the_configuration_is_shown_and_nothing_done(
+    trained: list[dict[str, Any]], flags: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    train.main([*flags, *SMALL])
+    shown = OmegaConf.create(yaml.safe_load(capsys.readouterr().out))
+    assert resolve(shown) == resolve(compose(SMALL))
+    assert trained == [] and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--help"], ["rawls train -m experiment=asc/table1", "digits", "azb_prop"]),
+        (["--info", "defaults"], ["recipe/digits", "pair/digits/dpsgd"]),
+        (["--info", "searchpath"], ["pkg://conf"]),
+        (["--cfg", "hydra"], ["hydra_plugins.rawls.LocalLauncher"]),
+        (["--cfg", "job", "--resolve", "--package", "scale"], ["name: smoke"]),
+    ],
+)
+def test_hydras_flags_work(
+    trained: list[dict[str, Any]], flags: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        train.main([*flags, *SMALL])
+    except SystemExit as exit:
+        assert exit.code == 0
+    printed = capsys.readouterr().out
+    assert [word for word in words if word not in printed] == []
+    assert trained == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["experiment=asc/table1"], "experiment=NAME is a sweep: add -m"),
+        (["seed=1,2"], "'seed=1,2' is a sweep: add -m"),
+        (["dataset=digit"], "unknown dataset 'digit': did you mean digits?"),
+        (["algorithm.clip_norm=x"], "algorithm.clip_norm=x must be a number"),
+        (["--cfg", "job", "algorithm.clip_norm=x"], "algorithm.clip_norm=x must be a number"),
+        (["--cfg", "job", "+algorithm.norm=1"], "unknown key 'algorithm.norm'"),
+        (["--config-dir", "nowhere"], "Additional config directory"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    trained: list[dict[str, Any]], arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        train.main(arguments)
+    assert str(caught.value).startswith(sentence)
+    assert capsys.readouterr() == ("", "")
+    assert trained == []
+
+
+def test_runs_that_failed_are_told_by_the_exit_code(
+    trained: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "train", lambda configs: Outcome(open=["x"]))
+    with pytest.raises(RunsFailed) as caught:
+        train.main(SMALL)
+    assert caught.value.exit_code == 1
+
+
+def test_the_process_is_left_as_it_was(
+    trained: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = list(sys.argv)
+    for value in (None, "0"):
+        monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
+        if value is not None:
+            monkeypatch.setenv("HYDRA_FULL_ERROR", value)
+        train.main(SMALL)
+        assert os.environ.get("HYDRA_FULL_ERROR") == value
+    assert sys.argv == arguments
+
+
+def test_the_users_own_configurations_are_found(trained: list[dict[str, Any]], tmp_path: Path) -> None:
+    (tmp_path / "more" / "privacy").mkdir(parents=True)
+    (tmp_path / "more" / "privacy" / "eps3.yaml").write_text("epsilon: 3\n")
+    train.main(["--config-dir", "more", "privacy=eps3", *SMALL])
+    assert trained[0]["privacy"]["epsilon"] == 3.0
+
+
+def test_as_a_module_it_trains_from_any_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "runners.train", *SMALL]
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+
+    first = run()
+    assert (first.returncode, first.stdout) == (0, ""), first.stderr
+    (folder,) = (tmp_path / "results" / "runs").iterdir()
+    stored = yaml.safe_load((folder / "config.yaml").read_text())
+    assert stored == resolve(compose(SMALL))
+    assert {path.name for path in tmp_path.iterdir()} == {"results"}
+    wrong = run("device=gpu")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr == "rawls: error: device=gpu must be auto, cpu, cuda or cuda:N\n"
