@@ -12,8 +12,8 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(PYTHON) -m pip install -qq --disable-pip-version-check --retries 10 --constraint constraints.txt
 
 # The demonstration: five methods, three seeds, on the digits that scikit-learn carries.
-DEMO_TABLE := asc/table1 dataset=digits
-DEMO_FIGURE := asc/fig2 dataset=digits
+DEMO_TABLE := asc/table1 dataset=digits privacy=eps8
+DEMO_FIGURE := asc/fig2 dataset=digits privacy=eps8
 
 # Test processes, one thread each.
 JOBS ?= 2

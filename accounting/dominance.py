@@ -10,13 +10,14 @@ For replace-one; the pair of a Poisson-sampled Gaussian is that of dp-accounting
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from accounting.rdp import Floats
 
 NEGLIGIBLE = 1e-15  # profiles are compared down to this delta; the rest is added to delta, once per step
-_SLACK = 1e-3  # the profile must lie below the reference by this much on the grid, so it does between grid points
-_WIDTH = 1e-6
+_STEP = 5e-3  # relative fall of the reference's profile from one level of the comparison to the next
+_WIDTH = 1e-5
 
 
 def dominated_multipliers(rates: Floats, *, reference_rate: float, reference_multiplier: float) -> Floats:
@@ -24,26 +25,29 @@ def dominated_multipliers(rates: Floats, *, reference_rate: float, reference_mul
 
     A rate below the reference keeps the reference's multiplier: less sampling at equal noise reveals less, and with
     less noise the tail of the profile would rise above the reference. A rate of zero needs no noise: infinity.
+    Between two levels both profiles fall, so it is enough that ours at each level is below the reference at the next.
     """
     kappas = np.full(rates.shape, reference_multiplier)
     kappas[rates == 0] = np.inf
     higher = np.flatnonzero(rates > reference_rate)
     if len(higher) == 0:
         return kappas
-    grid = _grid(reference_rate, reference_multiplier)
-    limit = profile(grid, reference_rate, reference_multiplier) * (1 - _SLACK)
+    levels = _levels(reference_rate, reference_multiplier)
+    limit = profile(levels[1:], reference_rate, reference_multiplier)
     wanted = rates[higher, None]
+
+    def fits(multipliers: Floats) -> NDArray[np.bool_]:
+        return (profile(levels[:-1], wanted, multipliers[:, None]) <= limit).all(1)
+
     low = np.full(len(higher), reference_multiplier)
-    high = 2 * reference_multiplier * rates[higher] / reference_rate
-    while True:
-        fits = (profile(grid, wanted, high[:, None]) <= limit).all(1)
-        if fits.all():
-            break
-        high = np.where(fits, high, 2 * high)
+    high = 1.05 * reference_multiplier * rates[higher] / reference_rate
+    while not (safe := fits(high)).all():
+        high = np.where(safe, high, 2 * high)
+    low = np.maximum(low, high / 2.2)  # the profile is nearly proportional to rate / kappa
     while (high / low - 1).max() > _WIDTH:
         middle = np.sqrt(low * high)
-        fits = (profile(grid, wanted, middle[:, None]) <= limit).all(1)
-        low, high = np.where(fits, low, middle), np.where(fits, middle, high)
+        safe = fits(middle)
+        low, high = np.where(safe, low, middle), np.where(safe, middle, high)
     kappas[higher] = high
     return kappas
 
@@ -60,9 +64,11 @@ def profile(epsilons: Floats, rate: Floats | float, noise_multiplier: Floats | f
     return np.maximum(absent + q * ndtr(1 / kappa - start) - ratio * q * ndtr(-1 / kappa - start), 0.0)
 
 
-def _grid(rate: float, noise_multiplier: float) -> Floats:
-    """Epsilons from 0 to where the reference's profile is negligible, dense near 0."""
+def _levels(rate: float, noise_multiplier: float) -> Floats:
+    """Epsilons from 0 to where the reference's profile is negligible, evenly spaced in its logarithm."""
     top = 1e-3
     while profile(np.array([top]), rate, noise_multiplier)[0] > NEGLIGIBLE:
         top *= 1.2
-    return np.concatenate([[0.0], np.geomspace(top * 1e-6, top, 2000)])
+    grid = np.concatenate([[0.0], np.geomspace(top * 1e-6, top, 4000)])
+    fall = -np.log(np.maximum(profile(grid, rate, noise_multiplier), NEGLIGIBLE / 2))
+    return np.interp(np.arange(fall[0], fall[-1], _STEP), fall, grid)

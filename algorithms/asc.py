@@ -65,7 +65,7 @@ class Asc(GroupReweighting):
         )
         gradient = RdpEvent(order=step.order, epsilon=step.rdp_per_step, count=task.steps)
         groups = range(len(task.population.sizes))
-        events = (gradient, *self.loss_events(task, step.noise_multiplier))
+        events: tuple[Event, ...] = (gradient, *self.loss_events(task, step.noise_multiplier))
         return Plan(
             budget=budget,
             noise_multiplier=step.noise_multiplier,
@@ -108,7 +108,7 @@ class Asc(GroupReweighting):
         """Lines 5-8: m_g rows of each group, clipped to xi_g = sigma / kappa_alpha(m_g / n_g, eps^s)."""
         batches, sizes = state["batches"], np.asarray(task.population.sizes)
         law: SamplingLaw
-        charged_as: Event | None = None
+        charged_as: GaussianEvent | None = None
         if self.sampling == "poisson":
             reference = Poisson(task.batch_size / task.population.total)
             charged_as = GaussianEvent(reference, plan.noise_multiplier)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from accounting.events import GaussianEvent, Neighbouring
+from accounting.events import GaussianEvent, Neighbouring, Sampling
 from accounting.plan import Budget, Plan
 from accounting.release import Release
 from accounting.sampling import Population, SamplingLaw, UniformPoisson, UniformWithoutReplacement
@@ -32,7 +32,7 @@ class DpSgd(Method):
         return Neighbouring.ADD_REMOVE if self.sampling == "poisson" else Neighbouring.REPLACE_ONE
 
     def plan(self, task: Task, budget: Budget) -> Plan:
-        sampling = self._law(task.population, task.batch_size).sampling_of(0)
+        sampling = self._sampling(task.population, task.batch_size)
         kappa = budget.calibrate(lambda kappa: [GaussianEvent(sampling, kappa, task.steps)]).noise_multiplier
         groups = range(len(task.population.sizes))
         return Plan(
@@ -51,6 +51,12 @@ class DpSgd(Method):
             bounds=(self.clip_norm,) * len(task.population.sizes),
             noise_std=plan.noise_std,
         )
+
+    def _sampling(self, population: Population, batch_size: int) -> Sampling:
+        """What every member is exposed to, whatever its group."""
+        sampling = self._law(population, batch_size).sampling_of(0)
+        assert sampling is not None
+        return sampling
 
     def _law(self, population: Population, batch_size: int) -> SamplingLaw:
         if self.sampling == "poisson":

@@ -95,7 +95,7 @@ class PrivateStep:
     def __init__(self, engine: Engine, members: Sequence[Member], params: Tensor) -> None:
         self.engine = engine
         self.members = list(members)
-        self.params = aligned_rows(*params.shape, like=params).copy_(params)
+        self.params = aligned_rows(len(params), params.shape[1], like=params).copy_(params)
         self.optimizer = FleetSgd([member.optimizer for member in members], self.params)
         self._divisors = torch.tensor(
             [[float(member.task.batch_size)] for member in members], dtype=params.dtype, device=params.device

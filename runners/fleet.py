@@ -51,6 +51,7 @@ def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report:
     """Train the runs to their end; each folder is finished as its results are written.
 
     `report` raises KeyboardInterrupt when the sweep is to stop: checkpoints are then saved and the exception goes on.
+    It comes from nowhere else (see runners/worker.py), so parameters and ledgers always stand at the same step.
     """
     runs = [_open(config, folder) for config, folder in zip(configs, folders, strict=True)]
     runs.sort(key=lambda run: run.step)
@@ -134,6 +135,7 @@ class _Fleet:
             run.seconds = self.before[index] + (time.perf_counter() - self.started) / len(self.runs)
             if step in self.evaluations:
                 self._record(index, run)
+        for run in self.runs:  # an interrupt comes from here: by now every run stands at this step
             self.report(
                 {
                     "run_id": run.folder.run_id,
@@ -162,10 +164,11 @@ class _Fleet:
         run.tracker.log(row)
 
     def _probe(self, step: int) -> None:
+        """The sampling variance of the update about to be made, under that update's number."""
         for run, member, params in zip(self.runs, self.stepper.members, self.stepper.params, strict=True):
             variance = sampling_variance(self.engine, params, member, step)
             if variance is not None:
-                run.folder.append_history({"step": step, "kind": "sampling_variance", "variance": variance})
+                run.folder.append_history({"step": step + 1, "kind": "sampling_variance", "variance": variance})
 
     def _evaluate(self, index: int, rows: np.ndarray) -> dict[str, Any]:
         """Loss and accuracy by group on the given rows."""

@@ -23,7 +23,7 @@ from datasets.base import Data, Dataset, Split
 from models.engine import Engine
 from models.fused import FusedEngine
 from models.opacus_engine import OpacusEngine
-from models.validate import check_layers
+from models.validate import EngineName, check_layers
 from runners.spec import build
 
 Config = Mapping[str, Any]
@@ -166,10 +166,10 @@ def _engine(model: str, shape: tuple[int, ...], num_classes: int, device: str, w
     def module() -> torch.nn.Module:
         return spec.build(shape, num_classes)
 
-    asked, _, mode = wanted.partition("_")
-    if check_layers(module(), None if asked == "auto" else asked) == "fused":
+    asked: EngineName | None = None if wanted == "auto" else "fused" if wanted == "fused" else "opacus"
+    if check_layers(module(), asked) == "fused":
         return FusedEngine(module, device=torch.device(device))
-    return OpacusEngine(module, device=torch.device(device), mode=mode or "hooks")
+    return OpacusEngine(module, device=torch.device(device), mode="ghost" if wanted == "opacus_ghost" else "hooks")
 
 
 def _key(node: Config) -> str:

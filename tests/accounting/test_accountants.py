@@ -14,6 +14,7 @@ from dp_accounting import (
 from dp_accounting.rdp import RdpAccountant
 from scipy import integrate, optimize, stats
 
+from accounting import rdp
 from accounting.accountants import Guarantee, divergence, epsilon
 from accounting.events import (
     Accountant,
@@ -31,7 +32,9 @@ REPLACE, ADD = Neighbouring.REPLACE_ONE, Neighbouring.ADD_REMOVE
 DELTA = 1e-5
 
 
-def spent(events: list[Event], neighbouring: Neighbouring, accountant: Accountant = "rdp", delta: float = DELTA) -> float:
+def spent(
+    events: list[Event], neighbouring: Neighbouring, accountant: Accountant = "rdp", delta: float = DELTA
+) -> float:
     return epsilon(events, delta=delta, neighbouring=neighbouring, accountant=accountant).epsilon
 
 
@@ -93,7 +96,6 @@ def test_printed_order_of_asc() -> None:
         ([GaussianEvent(WithoutReplacement(474, 26), 100.0, 11580)], REPLACE),
         ([GaussianEvent(WithoutReplacement(5000, 100), 1.5, 50)], REPLACE),  # an order below 11
         ([GaussianEvent(WithoutReplacement(1000, 3), 700.0, 3)], REPLACE),  # an order above 64
-        ([GaussianEvent(WithoutReplacement(900, 500), 1225.0, 7)], REPLACE),  # where the package loses its digits
         ([GaussianEvent(WithoutReplacement(900, 9), 7.0, 9), GaussianEvent(Everyone(), 300.0, 5)], REPLACE),
         ([GaussianEvent(Poisson(0.01), 0.9, 1000)], ADD),
         ([GaussianEvent(Poisson(0.001), 0.5, 10)], ADD),
@@ -109,6 +111,15 @@ def test_rdp_is_the_package_over_all_its_orders(events: list[GaussianEvent], nei
     assert guarantee.order == order
 
 
+def test_lost_digits_of_the_package_are_replaced() -> None:
+    """At order 63 it reports a hundred times the divergence. Ours is compared with 400 digits in test_rdp.py."""
+    event = GaussianEvent(WithoutReplacement(474, 256), 950.0, 7)
+    exact = rdp.without_replacement(256 / 474, [475.0], [63.0])[0, 0]
+    assert divergence(event, order=63.0, neighbouring=REPLACE) == pytest.approx(7 * exact, rel=1e-12)
+    value, _ = package_whole_curve([event], REPLACE)
+    assert spent([event], REPLACE) < 0.9 * value
+
+
 def test_many_different_events_are_the_package_too() -> None:
     generator = np.random.default_rng(7)
     events = [
@@ -118,7 +129,7 @@ def test_many_different_events_are_the_package_too() -> None:
         )
     ]
     guarantee = epsilon(events, delta=DELTA, neighbouring=REPLACE)
-    assert (guarantee.epsilon, guarantee.order) == pytest.approx(package_whole_curve(events, REPLACE), rel=1e-12)
+    assert (guarantee.epsilon, guarantee.order) == pytest.approx(package_whole_curve(events, REPLACE), rel=1e-7)
 
 
 @pytest.mark.parametrize("accountant", ["rdp", "pld"])
@@ -255,7 +266,9 @@ def test_budgeted_steps_are_charged_at_their_order() -> None:
 def test_a_budgeted_step_stands_for_the_step_it_was_taken_from() -> None:
     step, releases = GaussianEvent(WithoutReplacement(474, 26), 100.0, 11580), GaussianEvent(Everyone(), 240.0, 60)
     cost = divergence(step.times(1), order=18.0, neighbouring=REPLACE)
-    assert cost == pytest.approx(11580 * divergence(GaussianEvent(step.sampling, 100.0), order=18, neighbouring=REPLACE))
+    assert cost == pytest.approx(
+        11580 * divergence(GaussianEvent(step.sampling, 100.0), order=18, neighbouring=REPLACE)
+    )
     budgeted = epsilon([RdpEvent(18.0, cost), releases], delta=DELTA, neighbouring=REPLACE)
     assert budgeted == epsilon([step, releases], delta=DELTA, neighbouring=REPLACE, order=18.0)
     assert budgeted.epsilon >= spent([step, releases], REPLACE)

@@ -45,7 +45,7 @@ def test_printed_multipliers(capsys: pytest.CaptureFixture[str], options: str, n
         ISSUE,
         f"{ISSUE} --releases 50 --release-ratio 25 --group-size 1387",
         f"{POISSON} --neighbouring add_remove",
-        f"{POISSON} --neighbouring replace_one --accountant pld --releases 3",
+        f"{POISSON} --neighbouring replace_one --accountant pld --releases 3 --steps 20",
         f"{POISSON} --neighbouring add_remove --accountant prv",
         "--sampling none --steps 1 --delta 1e-5 --neighbouring replace_one",
     ],
@@ -138,5 +138,7 @@ def test_as_modules_from_a_shell() -> None:
     assert json.loads(good.stdout)["noise_multiplier"] == pytest.approx(5.04371, abs=1e-5)
     bad = run("accounting.epsilon", *ISSUE.split())
     assert (bad.returncode, bad.stdout) == (2, "")
-    assert bad.stderr == "python -m accounting.epsilon: error: the following arguments are required: --noise-multiplier\n"
+    assert (
+        bad.stderr == "python -m accounting.epsilon: error: the following arguments are required: --noise-multiplier\n"
+    )
     assert "--noise-multiplier" in run("accounting.epsilon", "--help").stdout

@@ -22,8 +22,8 @@ from accounting.events import (
 )
 from tests.tree import ROOT
 
-LAWS = [Poisson(0.25), WithoutReplacement(474, 26), Everyone()]
-EVENTS = [*(GaussianEvent(law, 9.609375, 11580) for law in LAWS), RdpEvent(18.0, 4.361e-5, 11580)]
+LAWS: list[Sampling] = [Poisson(0.25), WithoutReplacement(474, 26), Everyone()]
+EVENTS: list[Event] = [*(GaussianEvent(law, 9.609375, 11580) for law in LAWS), RdpEvent(18.0, 4.361e-5, 11580)]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
@@ -37,7 +37,8 @@ def test_events_survive_json(event: Event) -> None:
 
 
 def test_numbers_of_numpy_survive_json() -> None:
-    event = GaussianEvent(WithoutReplacement(np.int64(474), np.int64(26)), np.float64(100.0), np.int64(3))
+    size, batch, count = np.array([474, 26, 3])
+    event = GaussianEvent(WithoutReplacement(size, batch), np.float64(100.0), count)
     assert event_from_dict(json.loads(json.dumps(event.to_dict()))) == event
 
 

@@ -115,7 +115,7 @@ def test_poisson_between_whole_orders_is_bounded_by_the_chord() -> None:
 @pytest.mark.parametrize("law", [rdp.without_replacement, rdp.poisson])
 def test_limits(law: Law) -> None:
     rates, z = np.array([0.0, 1.0, 0.3, 0.3, 1.0, 0.0]), np.array([2.0, 2.0, 0.0, np.inf, 0.0, 0.0])
-    expected = [[0, 0], [0.25, 0.375], [np.inf, np.inf], [0, 0], [np.inf, np.inf], [0, 0]]
+    expected: list[list[float]] = [[0, 0], [0.25, 0.375], [np.inf, np.inf], [0, 0], [np.inf, np.inf], [0, 0]]
     np.testing.assert_allclose(law(rates, z, [2.0, 3.0]), expected)
 
 
@@ -137,9 +137,7 @@ def test_all_at_once_is_one_by_one(law: Law) -> None:
     z=st.floats(0.2, 1e4),
     order=st.floats(1.05, 100),
 )
-def test_less_noise_more_sampling_and_higher_orders_reveal_more(
-    law: Law, rate: float, z: float, order: float
-) -> None:
+def test_less_noise_more_sampling_and_higher_orders_reveal_more(law: Law, rate: float, z: float, order: float) -> None:
     base = law(rate, [z], [order])[0, 0]
     assert base > 0
     assert law(rate, [z / 1.01], [order])[0, 0] > base
@@ -171,7 +169,8 @@ def test_conversion_there_and_back(delta: float, rate: float, z: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rates", "z", "orders"), [([1.2], [1.0], [2.0]), ([0.1], [-1.0], [2.0]), ([0.1], [1.0], [1.0]), ([np.nan], [1], [2])]
+    ("rates", "z", "orders"),
+    [([1.2], [1.0], [2.0]), ([0.1], [-1.0], [2.0]), ([0.1], [1.0], [1.0]), ([np.nan], [1], [2])],
 )
 def test_what_makes_no_sense_is_refused(rates: list[float], z: list[float], orders: list[float]) -> None:
     with pytest.raises(ValueError, match=r"lie in|not negative|above 1"):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from accounting.accountants import divergence
 from accounting.events import Neighbouring, WithoutReplacement
+from accounting.release import Release
 from accounting.sampling import Population
 from algorithms.asc import Asc, round_to_total
 from algorithms.base import Task
@@ -87,6 +88,7 @@ def test_every_group_pays_the_same_at_every_batch_size(batches: list[int]) -> No
         if batch == 0:
             assert event is None
             continue
+        assert event is not None
         spent = divergence(event, order=float(plan.order or 0), neighbouring=Neighbouring.REPLACE_ONE)
         assert spent <= plan.constants["rdp_per_step"] * (1 + 1e-6)
         assert spent >= plan.constants["rdp_per_step"] * (1 - 1e-6)
@@ -98,8 +100,8 @@ def test_the_reading_of_the_paper_and_ours_differ_in_what_a_lost_group_can_do() 
     for reading, returns in (("integer", False), ("continuous", True)):
         asc = method_of("asc", weights=reading, group_lr=1.0)
         private = FixedLosses(losses)
-        state = {"weights": np.array([0.99, 0.009, 0.001]), "batches": np.array([8, 0, 0])}
-        state = asc.adapt(TASK, asc.plan(TASK, budget()), state, private)
+        lost = {"weights": np.array([0.99, 0.009, 0.001]), "batches": np.array([8, 0, 0])}
+        state = asc.adapt(TASK, asc.plan(TASK, budget()), lost, private)
         assert bool(state["batches"][2] > 0) is returns
 
 
@@ -109,7 +111,7 @@ class FixedLosses:
     def __init__(self, losses: np.ndarray) -> None:
         self.losses = losses
 
-    def group_losses(self, release: object) -> np.ndarray:
+    def group_losses(self, release: Release) -> np.ndarray:
         return self.losses * np.asarray(SIZES)
 
     def generator(self, purpose: str) -> np.random.Generator:

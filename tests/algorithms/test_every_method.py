@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from accounting.streams import Streams
-from algorithms.private_step import NORM_MARGIN
+from algorithms.private_step import NORM_MARGIN, Member
 from tests.algorithms.small import ALGORITHMS, SIZES, TASK, fleet, member, method_of
 
 every_method = pytest.mark.parametrize("name", ALGORITHMS)
@@ -58,7 +58,7 @@ def test_neighbours_move_the_sum_by_at_most_the_sensitivity(name: str, group: in
     weights = first.weights.clone()
     inputs[0, 0] = -50.0 * inputs[0, 0] + 17.0
 
-    def same_weigher(losses, norms, runs, slots):  # noqa: ANN001, ANN202 - the engine's callback
+    def same_weigher(losses: torch.Tensor, norms: torch.Tensor, runs: slice, slots: slice) -> torch.Tensor:
         fresh = step._weigher(batch)(losses, norms, runs, slots)
         fresh[0, 1:] = weights[0, 1:]
         if replacement == "nothing":
@@ -107,7 +107,7 @@ def test_a_run_is_the_same_alone_and_in_a_fleet(name: str) -> None:
     """Bit for bit, with another learning rate, momentum and seed beside it."""
     settings = [("a", 0.1, 0.0), ("b", 0.3, 0.9), ("c", 0.05, 0.5)]
 
-    def runs() -> list:
+    def runs() -> list[Member]:
         return [member(method_of(name), key, lr=lr, momentum=momentum) for key, lr, momentum in settings]
 
     together = fleet(runs(), seeds=[3, 4, 5])

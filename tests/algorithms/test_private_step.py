@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -69,7 +70,7 @@ def test_the_divisor_is_the_configured_batch_size() -> None:
 
 
 def test_stack_makes_columns_of_numbers_that_differ() -> None:
-    stacked = stack([method_of("asc", group_lr=0.1), method_of("asc", group_lr=0.2)], torch.zeros(1))
+    stacked: Any = stack([method_of("asc", group_lr=0.1), method_of("asc", group_lr=0.2)], torch.zeros(1))
     torch.testing.assert_close(stacked.group_lr, torch.tensor([[0.1], [0.2]]))
     assert stacked.loss_clip == 1.0
     with pytest.raises(ValueError, match="share 'weights'"):

@@ -6,11 +6,14 @@ empirical variance around the DRO gradient, and the formula without its between-
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from accounting.sampling import OneGroup
+from algorithms.private_step import PrivateStep
 from algorithms.sampling_variance import _group_gradients, sampling_variance
 from tests.algorithms.small import SIZES, fleet, member, method_of
 
@@ -19,7 +22,7 @@ from tests.algorithms.small import SIZES, fleet, member, method_of
 def test_the_formula_is_the_variance_of_drawn_updates(name: str) -> None:
     run = member(method_of(name))
     step = fleet([run])
-    law = run.present_release().law
+    law: Any = run.present_release().law
     estimate = sampling_variance(step.engine, step.params[0], run, 0, rows_per_group=max(SIZES))
     gradients = _all_gradients(step)
     groups = run.data.groups.numpy()
@@ -46,12 +49,13 @@ def test_group_means_and_variances_by_hand() -> None:
         assert within[group] == pytest.approx(((own - own.mean(0)) ** 2).sum() / (len(own) - 1), rel=1e-3)
 
 
-def _all_gradients(step) -> np.ndarray:  # noqa: ANN001 - a PrivateStep
+def _all_gradients(step: PrivateStep) -> np.ndarray:
     """Per-sample gradients of the whole training set, one at a time."""
     data = step.members[0].data
     one = slice(0, 1)
     rows = []
     for row in data.rows:
         inputs, labels = data.gather(row[None])[None], data.labels[row[None]][None]
-        rows.append(step.engine.weighted_sum(step.params[one], inputs, labels, lambda losses, *_: torch.ones_like(losses)).total[0])
+        summed = step.engine.weighted_sum(step.params[one], inputs, labels, lambda losses, *_: torch.ones_like(losses))
+        rows.append(summed.total[0])
     return torch.stack(rows).numpy()

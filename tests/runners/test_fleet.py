@@ -85,6 +85,20 @@ def test_a_run_is_the_same_alone_and_in_a_fleet(tmp_path: Path, algorithm: str) 
         assert results(tmp_path / "alone", alone) == results(tmp_path / "together", alone)
 
 
+def test_a_fleet_interrupted_at_its_first_run_is_resumed_as_a_whole(tmp_path: Path) -> None:
+    """The interrupt reaches one run first; the checkpoints of all must stand where their parameters do."""
+    overrides = [("algorithm=azb", f"seed={seed}", "probe.sampling_variance_every=3") for seed in (0, 1)]
+    together = [configured(tmp_path / "resumed", *run) for run in overrides]
+    for step in (3, 4, 8):
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "resumed", together, StopAt(step))
+    train(tmp_path / "resumed", together)
+    for run in overrides:
+        straight = configured(tmp_path / "straight", *run)
+        train(tmp_path / "straight", [straight])
+        assert results(tmp_path / "straight", straight) == results(tmp_path / "resumed", straight)
+
+
 def test_runs_that_stand_at_different_steps_are_trained_to_their_end(tmp_path: Path) -> None:
     early = configured(tmp_path, "algorithm=dpsgd", "seed=0")
     with pytest.raises(KeyboardInterrupt):
@@ -123,7 +137,7 @@ def test_the_sampling_variance_is_measured_and_said(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / run_id(config)
     rows = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
     probes = [row for row in rows if row.get("kind") == "sampling_variance"]
-    assert [row["step"] for row in probes] == [0, 5, 10]
+    assert [row["step"] for row in probes] == [1, 6, 11]
     assert all(row["variance"] > 0 for row in probes)
     assert any("sampling variance" in note for note in json.loads((folder / "ledger.json").read_text())["assumptions"])
 
