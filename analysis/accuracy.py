@@ -19,7 +19,7 @@ from analysis.load import Store
 from analysis.manifest import Manifest
 from analysis.names import dataset_title, metric_title
 from analysis.reported import reported
-from analysis.stamps import PROVENANCES, notices, reasons, short, stamp, target_verdict
+from analysis.stamps import PROVENANCES, headline, notices, reasons, short, stamp, target_verdict
 from analysis.statistics import spread
 from analysis.tables import Cell, Table, best, csv_text, spread_text
 
@@ -35,7 +35,7 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
     cells = _measure(manifest, runs, metrics, split)
     table = _table(manifest, runs, cells, metrics, split)
     comparison = compare(cells.values(), reported(manifest.paper, manifest.table))
-    caption = ". ".join([f"{manifest.title}: accuracy in percent, beside the paper's", *notices(runs)])
+    caption = ". ".join([f"{headline(manifest.title, runs)}: accuracy in percent, beside the paper's", *notices(runs)])
     beside = comparison_table(comparison, caption + ".")
     files = table_files("table", table, csv_text(_long(runs, cells)))
     text = [table.markdown()]
@@ -100,7 +100,7 @@ def _caption(manifest: Manifest, runs: pd.DataFrame, cells: Cells, split: str) -
     seeds = f"{min(needed)} to {max(needed)}" if len(needed) > 1 else str(min(needed))
     what = f"Accuracy in percent ({split} split, last iterate), mean ± standard deviation over {seeds} seeds"
     bold = "Bold: the best and all within one standard deviation of it"
-    return ". ".join([manifest.title, what, bold, *notices(runs)]) + "."
+    return ". ".join([headline(manifest.title, runs), what, bold, *notices(runs)]) + "."
 
 
 def _weaker(runs: pd.DataFrame) -> dict[str, dict[str, float]]:

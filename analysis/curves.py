@@ -23,7 +23,7 @@ from analysis.figures import Panel, Sheet
 from analysis.load import Store
 from analysis.manifest import Manifest, coordinate
 from analysis.names import DASH, METRICS_IN_WORDS, dataset_title, metric_title
-from analysis.stamps import notices, reasons, stamp, target_verdict
+from analysis.stamps import headline, notices, reasons, stamp, target_verdict
 from analysis.statistics import Spread
 from analysis.tables import Cell, Table, csv_text, spread_text
 
@@ -127,7 +127,7 @@ def drawing(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, summar
     why = reasons(runs)
     verdict = target_verdict(runs, f"not comparable ({', '.join(why)})" if why else "")
     stamps = " · ".join(notices(runs))
-    head = manifest.title + (f" [{stamps}]" if stamps else "")
+    head = headline(manifest.title, runs) + (f" [{stamps}]" if stamps else "")
     if points.empty:
         text = f"{head}\n\nNothing to draw yet: `{manifest.command}` runs what is missing."
         return Drawing(text=text, verdict=verdict)

@@ -33,6 +33,12 @@ def short(why: list[str]) -> str:
     return " · ".join(SHORT.get(reason, reason) for reason in why)
 
 
+def headline(title: str, runs: pd.DataFrame) -> str:
+    """The title and the target ε of the runs there are: a command may have asked for another than the paper's."""
+    targets = sorted(runs["epsilon_target"].dropna().unique())
+    return f"{title}, target ε = {', '.join(f'{target:g}' for target in targets)}" if targets else title
+
+
 def notices(runs: pd.DataFrame) -> list[str]:
     """What must be said wherever the runs are shown: the stamp, and that some are not finished."""
     unfinished = [] if (runs["status"] == "done").all() else [f"UNFINISHED: {progress(runs)}"]
