@@ -37,7 +37,8 @@ def dominated_multipliers(rates: Floats, *, reference_rate: float, reference_mul
     wanted = rates[higher, None]
 
     def fits(multipliers: Floats) -> NDArray[np.bool_]:
-        return (profile(levels[:-1], wanted, multipliers[:, None]) <= limit).all(1)
+        below: NDArray[np.bool_] = profile(levels[:-1], wanted, multipliers[:, None]) <= limit
+        return np.all(below, axis=1)
 
     low = np.full(len(higher), reference_multiplier)
     high = 1.05 * reference_multiplier * rates[higher] / reference_rate

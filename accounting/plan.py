@@ -1,7 +1,7 @@
-"""A plan: what a run is going to release and what that will cost, fixed before training and compared with the ledger after.
+"""A plan: what a run will release and what that costs, fixed before training and compared with the ledger after.
 
-Group sizes and group membership are taken as public, as all five papers do. Choosing hyper-parameters on a validation set is
-not covered by the guarantee. Both are written into every plan.
+Group sizes and group membership are taken as public, as all five papers do. Choosing hyper-parameters on a
+validation set is not covered by the guarantee. Both are written into every plan.
 """
 
 from __future__ import annotations
@@ -83,8 +83,13 @@ class Plan:
         """The claim: the largest epsilon of any group."""
         return max(self.epsilon_per_group)
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the claim takes for granted, and what it leaves out."""
+        return (ASSUMED_PUBLIC, NOT_COVERED, *self.notes)
+
     def check(self, ledger: Ledger) -> tuple[float, ...]:
-        """Epsilon per group from the ledger alone; an error when it exceeds the plan or the releases are not the planned ones."""
+        """Epsilon per group from the ledger alone; an error if it passes the plan or releases are not the planned ones."""
         for name, planned in self.releases.items():
             if ledger.count(name) != planned:
                 raise ValueError(f"the plan has {planned} releases of '{name}', the ledger {ledger.count(name)}")
@@ -112,7 +117,6 @@ class Plan:
             "covered_groups": list(self.covered),
             "releases": dict(self.releases),
             "constants": dict(self.constants),
-            "assumptions": [ASSUMED_PUBLIC, NOT_COVERED, *self.notes],
         }
 
     def _epsilons(self, events: tuple[tuple[Event, ...], ...]) -> tuple[float, ...]:

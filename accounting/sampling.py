@@ -177,7 +177,9 @@ class WholeTrainingSet(SamplingLaw):
         return {"law": "whole_training_set"}
 
 
-def _from_groups(population: Population, counts: Sequence[int] | np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def _from_groups(
+    population: Population, counts: Sequence[int] | np.ndarray, generator: np.random.Generator
+) -> np.ndarray:
     """`counts[g]` positions without replacement from each group g."""
     rows = [
         start + generator.choice(size, count, replace=False, shuffle=False)

@@ -9,8 +9,8 @@ Deviations and readings, all stated in FACTS 1:
   that reaches zero never returns. weights='continuous' is our option: the weights are kept unrounded and only the
   batch is rounded.
 - sampling='poisson' is our option beyond the paper: Poisson sampling inside each group, charged by PLD. Thresholds
-  then come from accounting/dominance.py, which makes every step no more revealing than one at rate M/n; about half the noise
-  buys the same guarantee (`rawls reproduce asc/calibration` shows it).
+  then come from accounting/dominance.py, which makes every step no more revealing than one at rate M/n; about half
+  the noise buys the same guarantee (`rawls reproduce asc/calibration` shows it).
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Asc(GroupReweighting):
 
     def _plan_poisson(self, task: Task, budget: Budget) -> Plan:
         if budget.accountant != "pld" or budget.neighbouring is not Neighbouring.REPLACE_ONE:
-            raise ValueError("algorithm.sampling=poisson needs privacy.accountant=pld and privacy.neighbouring=replace_one")
+            raise ValueError(
+                "algorithm.sampling=poisson needs privacy.accountant=pld and privacy.neighbouring=replace_one"
+            )
         reference = Poisson(task.batch_size / task.population.total)
         # What the profiles' comparison leaves out is taken from delta, once per step.
         strict = replace(budget, delta=budget.delta - task.steps * NEGLIGIBLE)
@@ -138,9 +140,7 @@ class Asc(GroupReweighting):
         return {"weights": weights if self.weights == "continuous" else batches / batches.sum(), "batches": batches}
 
 
-def round_to_total(
-    weights: np.ndarray, total: int, capacity: np.ndarray, generator: np.random.Generator
-) -> np.ndarray:
+def round_to_total(weights: np.ndarray, total: int, capacity: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     """round_M of App. B: whole numbers proportional to the weights, none above its capacity, that add up to `total`.
 
     Rescale, round half to even, then spread what is missing or left over uniformly at random, one by one, taking

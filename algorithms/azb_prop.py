@@ -1,8 +1,8 @@
 """aZB-prop: aZB whose batch from group g is proportional to the group, M_g ~ M n_g / n (ASC paper, section 4).
 
 The sampling rates are then equal up to rounding. The paper calibrates at M/n exactly, so that with rounded
-batches its printed epsilon passes the target (1.02 on Bank Fraud); `calibrated_rate='printed'` does the same and says so,
-the default takes the largest rate that rounding produces and stays within the budget.
+batches its printed epsilon passes the target (1.02 on Bank Fraud); `calibrated_rate='printed'` does the same and
+says so, the default takes the largest rate that rounding produces and stays within the budget.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.events import Everyone, GaussianEvent
+from accounting.plan import Plan
 from accounting.release import Release
 from accounting.sampling import WholeTrainingSet
 from algorithms.base import Method, PrivateQueries, PublicState, Task
-from accounting.plan import Plan
 
 LOSS_RELEASE = "group losses"
 

@@ -1,4 +1,4 @@
-"""Optimizers on flat parameters with a leading run axis; they see noisy sums divided by a public constant, nothing else."""
+"""Optimizers on flat parameters with a leading run axis; they see noisy sums over a public constant, nothing else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class FleetSgd:
 
         self._lr, self._momentum, self._weight_decay = column("lr"), column("momentum"), column("weight_decay")
         self._decays = any(run.weight_decay for run in settings)
-        self.velocity = aligned_rows(len(params), params.shape[1], like=params) if any(run.momentum for run in settings) else None
+        self.velocity = (
+            aligned_rows(len(params), params.shape[1], like=params) if any(run.momentum for run in settings) else None
+        )
 
     def step(self, params: Tensor, gradients: Tensor) -> None:
         """Update the parameters in place; the gradients may be overwritten."""

@@ -52,7 +52,7 @@ def _epsilon_of(group: str, done: pd.DataFrame, groups: pd.DataFrame) -> pd.Seri
     if chosen.empty and not done.empty:
         names = ", ".join(groups["group_name"].dropna().unique())
         raise ValueError(f"draw.group {group!r} is no group of these runs: choose one of {names}, or leave it out")
-    return done["run_id"].map(chosen)
+    return done["run_id"].map(chosen).astype(float)
 
 
 def _summary(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, title: str) -> Table:

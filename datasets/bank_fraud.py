@@ -86,6 +86,9 @@ class BankFraud(Dataset):
     name: ClassVar[str] = "bank_fraud"
     group_names: ClassVar[tuple[str, ...]] = GROUP_NAMES
     minority_groups: ClassVar[tuple[int, ...]] = (2, 3)
+    assumptions: ClassVar[tuple[str, ...]] = (
+        "mean and standard deviation of the training inputs are public (they scale the inputs outside the accounting)",
+    )
     sources: ClassVar[tuple[Source, ...]] = (WHOLE,)
 
     @property
@@ -116,9 +119,7 @@ class BankFraud(Dataset):
         train, valid, test = (np.flatnonzero(part) for part in _parts(frame["month"].to_numpy()))
         labels = frame[TARGET].to_numpy(dtype=np.int64)
         groups = 2 * labels + (frame["customer_age"].to_numpy() >= 50)
-        return _data(
-            encode(frame, train), groups, Split(train, valid, test), provenance, {path.name: sha256(path)}
-        )
+        return _data(encode(frame, train), groups, Split(train, valid, test), provenance, {path.name: sha256(path)})
 
     def simulate(self) -> Data:
         """Normal numbers and random categories; fraud shifts them, and less so from 50 years on."""
@@ -191,9 +192,7 @@ def _held_out_sizes(*months: int) -> Rows:
     """Group sizes of some months: their own number of frauds, divided by age as in training."""
     frauds = sum(FRAUDS_BY_MONTH[month] for month in months)
     others = sum(ROWS_BY_MONTH[month] for month in months) - frauds
-    return np.concatenate(
-        [apportion(others, TRAIN_GROUP_SIZES[:2]), apportion(frauds, TRAIN_GROUP_SIZES[2:])]
-    )
+    return np.concatenate([apportion(others, TRAIN_GROUP_SIZES[:2]), apportion(frauds, TRAIN_GROUP_SIZES[2:])])
 
 
 def _twin_inputs(groups: Rows, generator: np.random.Generator) -> NDArray[np.float32]:

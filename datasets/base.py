@@ -92,6 +92,7 @@ class Dataset(ABC):
     group_names: ClassVar[tuple[str, ...]]
     minority_groups: ClassVar[tuple[int, ...]]  # designated ones: aZB-weak is calibrated on the smallest other group
     sources: ClassVar[tuple[Source, ...]] = ()
+    assumptions: ClassVar[tuple[str, ...]] = ()  # private data read outside the accounting, said in every ledger
     provenance: Provenance | None = None
     max_examples: int | None = None
 
@@ -170,9 +171,7 @@ def draw(
     return np.sort(rows[taken]), np.sort(rows[~taken])
 
 
-def cut(
-    rows: Rows, groups: NDArray[np.integer], num_groups: int, limit: int, generator: np.random.Generator
-) -> Rows:
+def cut(rows: Rows, groups: NDArray[np.integer], num_groups: int, limit: int, generator: np.random.Generator) -> Rows:
     """At most `limit` rows, proportional to the groups but for min(its size, SMALLEST_CUT) of each."""
     if len(rows) <= limit:
         return rows

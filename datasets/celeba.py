@@ -85,9 +85,7 @@ class Faces:
         num_bytes = len(names) * 3 * image_size**2
         # Untouched pages of an empty tensor cost nothing: the cache grows with what is read.
         self._cache = (
-            torch.empty((len(names), *self.shape), dtype=torch.uint8)
-            if num_bytes <= DECODE_CACHE_BYTES
-            else None
+            torch.empty((len(names), *self.shape), dtype=torch.uint8) if num_bytes <= DECODE_CACHE_BYTES else None
         )
         self._cached = np.zeros(len(names), dtype=bool)
 
@@ -170,9 +168,7 @@ class CelebA(Dataset):
         split = Split(*(np.flatnonzero(parts == part) for part in range(3)))
         content = _in_folder(folder) if folder is not None else _in_archive(archive[0])
         sources = {source.filename: source.sha256 for source in used}
-        return _data(
-            Faces(names, content, self.image_size), _groups(table), lambda seed: split, "real", sources
-        )
+        return _data(Faces(names, content, self.image_size), _groups(table), lambda seed: split, "real", sources)
 
     def _read_subset(self, root: Path) -> Data:
         used = (SUBSET_ATTRIBUTES, SUBSET_IMAGES)
@@ -191,9 +187,7 @@ class CelebA(Dataset):
         ends = np.cumsum([sum(sizes) for sizes in parts])
         split = Split(*np.split(np.arange(len(groups)), ends[:-1]))
         gender, hair = smooth_fields(2, (3, self.image_size, self.image_size), generator)
-        means = np.stack(
-            [(0.3 * male) * gender + (0.5 * blond) * hair for blond in (-1, 1) for male in (-1, 1)]
-        )
+        means = np.stack([(0.3 * male) * gender + (0.5 * blond) * hair for blond in (-1, 1) for male in (-1, 1)])
         twin = SimulatedImages(means, groups, seed=1, shift=IMAGENET_MEAN, scale=IMAGENET_STD)
         return _data(twin, groups, lambda seed: split, "simulated", {})
 

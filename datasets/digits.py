@@ -65,9 +65,7 @@ class Digits(Dataset):
         twin = SimulatedImages(smooth_fields(10, IMAGE_SHAPE, generator), labels, seed=1)
         return self._data(twin.images(np.arange(len(labels))), labels, "simulated", {})
 
-    def _data(
-        self, images: NDArray[np.float32], labels: Rows, provenance: Provenance, sources: dict[str, str]
-    ) -> Data:
+    def _data(self, images: NDArray[np.float32], labels: Rows, provenance: Provenance, sources: dict[str, str]) -> Data:
         return Data(
             inputs=InMemory(torch.from_numpy(images)),
             labels=torch.from_numpy(labels),

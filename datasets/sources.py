@@ -233,6 +233,5 @@ def _check(path: Path, source: Source) -> None:
         found = f"none, for it cannot be read ({error})"
     if found != source.sha256:
         raise ValueError(
-            f"{path} is altered or truncated: its sha256 is {found}, not {source.sha256}; "
-            "remove it and fetch it again"
+            f"{path} is altered or truncated: its sha256 is {found}, not {source.sha256}; remove it and fetch it again"
         )

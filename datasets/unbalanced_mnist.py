@@ -56,12 +56,8 @@ class UnbalancedMnist(Dataset):
     group_names: ClassVar[tuple[str, ...]] = tuple(f"digit {digit}" for digit in range(10))
     minority_groups: ClassVar[tuple[int, ...]] = (RARE_CLASS,)
     sources: ClassVar[tuple[Source, ...]] = (
-        _source(
-            "train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
-        ),
-        _source(
-            "train-labels-idx1-ubyte", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"
-        ),
+        _source("train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
+        _source("train-labels-idx1-ubyte", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
         _source("t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
         _source("t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
     )
@@ -87,9 +83,7 @@ class UnbalancedMnist(Dataset):
             images[rows] = np.rint(255 * twin.images(rows))
         return self._data(images, labels, "simulated", {})
 
-    def _data(
-        self, images: NDArray[np.uint8], labels: Rows, provenance: Provenance, sources: dict[str, str]
-    ) -> Data:
+    def _data(self, images: NDArray[np.uint8], labels: Rows, provenance: Provenance, sources: dict[str, str]) -> Data:
         return Data(
             inputs=InMemory(torch.from_numpy(images)),
             labels=torch.from_numpy(labels),

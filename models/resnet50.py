@@ -53,9 +53,7 @@ class ResNet50:
 
     def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
         if len(input_shape) != 3 or input_shape[0] != 3 or min(input_shape) < 1:
-            raise ValueError(
-                f"resnet50 takes images [3, rows, columns], not {list(input_shape)}; choose another model"
-            )
+            raise ValueError(f"resnet50 takes images [3, rows, columns], not {list(input_shape)}; choose another model")
         network = _network(num_classes)
         if self.pretrained:
             _load_convolutions(network, self.weights)
@@ -100,9 +98,7 @@ def _load_convolutions(network: ResNet, source: str) -> None:
                 continue
             key = f"{_hugging_face_name(name) if source == _HUGGING_FACE else name}.weight"
             if key not in state or state[key].shape != layer.weight.shape:
-                raise ValueError(
-                    f"the weights file of {source} holds no fitting {key}; remove it and fetch it again"
-                )
+                raise ValueError(f"the weights file of {source} holds no fitting {key}; remove it and fetch it again")
             layer.weight.copy_(state[key])
 
 

@@ -67,14 +67,10 @@ def _fault_in_any(layer: nn.Module) -> str | None:
     if getattr(layer, "inplace", False):
         return "which overwrites the output an engine records; set inplace=False"
     if any(not parameter.requires_grad for parameter in layer.parameters(recurse=False)):
-        return (
-            "which is frozen, but engines train every parameter; compute its features in the dataset instead"
-        )
+        return "which is frozen, but engines train every parameter; compute its features in the dataset instead"
     if getattr(layer, "padding_mode", "zeros") != "zeros":
         return f"which pads by padding_mode={layer.padding_mode}, for which no engine has a rule; use zeros"
-    if isinstance(layer, nn.Embedding) and (
-        layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse
-    ):
+    if isinstance(layer, nn.Embedding) and (layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse):
         return "whose weights or gradients depend on the batch; drop max_norm, scale_grad_by_freq, sparse"
     if isinstance(layer, nn.RNNBase | nn.RNNCellBase):
         return "which no engine has a rule for; write its cell with Linear layers and use engine=opacus"

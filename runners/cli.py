@@ -65,7 +65,10 @@ def targets(arguments: list[str]) -> int:
         others = sorted((root / "targets" / str(plan.target)).glob("*/manifest.json"))
         manifests += [path for path in others if path.parent.name != plan.variant]
     table = status(_results_root(plans[0]), manifests).drop(columns="title")
-    print(table.to_string(index=False, justify="left"))
+    rows = [list(table.columns), *table.astype(str).to_numpy().tolist()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
     return 0
 
 

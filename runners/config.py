@@ -85,7 +85,7 @@ def _located(spec: Any, config: Mapping[str, Any]) -> Any:
 def hashed(config: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
     """What identifies a run."""
     plain = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
-    return _without_null(hashed_part(plain))  # type: ignore[arg-type]
+    return hashed_part(plain)  # type: ignore[arg-type]
 
 
 def run_id(config: DictConfig | Mapping[str, Any]) -> str:
@@ -99,15 +99,9 @@ def choices(group: str = "") -> tuple[str, ...]:
     """The names that a group offers; of '' the names of the groups."""
     folder = CONF / group
     if group:
-        return tuple(
-            sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
-        )
+        return tuple(sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")))
     inner = [path for path in (CONF / "hydra").iterdir() if path.is_dir()]
-    outer = [
-        path
-        for path in CONF.iterdir()
-        if path.is_dir() and any(path.rglob("*.yaml")) and path.name != "hydra"
-    ]
+    outer = [path for path in CONF.iterdir() if path.is_dir() and any(path.rglob("*.yaml")) and path.name != "hydra"]
     return tuple(sorted(path.relative_to(CONF).as_posix() for path in inner + outer))
 
 
@@ -163,9 +157,7 @@ def _sets_value(text: str) -> bool:
     """Whether an override gives one key of ours a value, and chooses or adds nothing."""
     key, _, value = text.partition("=")
     plain = re.fullmatch(r"[A-Za-z_][\w.]*", key) is not None and not value.startswith("{")
-    return (
-        plain and key not in choices() and key.partition(".")[0] != "hydra" and not key.endswith("_target_")
-    )
+    return plain and key not in choices() and key.partition(".")[0] != "hydra" and not key.endswith("_target_")
 
 
 @contextmanager
@@ -230,9 +222,3 @@ def _check_fields(node: Mapping[str, Any], schema: Any, prefix: str) -> None:
         for kind in (field.type, *get_args(field.type)):
             if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
                 _check_fields(value, kind, f"{key}.")
-
-
-def _without_null(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_null(item) for key, item in value.items() if item is not None}
-    return [_without_null(item) for item in value] if isinstance(value, list | tuple) else value

@@ -57,9 +57,7 @@ def nearest(word: str, valid: Iterable[str], *, prefix: str = "") -> str:
     return f"did you mean {prefix}{close[0]}? (choose from {listed})" if close else f"choose from {listed}"
 
 
-def explain(
-    error: Exception, *, keys: Callable[[], Sequence[str]], choices: Callable[[str], Sequence[str]]
-) -> str:
+def explain(error: Exception, *, keys: Callable[[], Sequence[str]], choices: Callable[[str], Sequence[str]]) -> str:
     """One sentence for an error of Hydra or OmegaConf.
 
     Args:
@@ -104,9 +102,7 @@ def _unfit_value(key: str | None, sentence: str) -> str:
     """The sentence for a value of the wrong type."""
     if not key:
         return sentence
-    if found := re.match(
-        r"Value '(.*)' (?:of type '.*' could not be converted to|is not a valid) (\w+)", sentence
-    ):
+    if found := re.match(r"Value '(.*)' (?:of type '.*' could not be converted to|is not a valid) (\w+)", sentence):
         return f"{key}={found[1]} must be {_IN_WORDS.get(found[2].lower(), found[2])}"
     if sentence.endswith("is not Optional"):
         return f"{key} cannot be null"

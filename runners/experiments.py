@@ -81,8 +81,10 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> Plan:
     compose = composer(tuple(base))
     asked = [text for text in arguments if re.match(r"\+{0,2}experiment[.=]", text)]
     axes = _command_line(text for text in arguments if text not in asked)
-    if len(roots := axes.get("results.root", [])) > 1:
-        raise ConfigError(f"{', '.join(roots)}: one sweep writes to one folder")
+    about = _command_line(asked)
+    for key, why in (("results.root", "one sweep writes to one folder"), ("experiment", "one at a time")):
+        if len(texts := (axes | about).get(key, [])) > 1:
+            raise ConfigError(f"{', '.join(texts)}: {why}")
     experiment = compose(asked)["experiment"]
     runs: dict[str, Run] = {}
     for label, grid in _grids(experiment, axes):
@@ -95,7 +97,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> Plan:
         target=target,
         experiment=experiment,
         runs=tuple(runs.values()),
-        variant=_variant(axes | _command_line(asked), runs.values()),
+        variant=_variant(axes | about, runs.values()),
         command=shlex.join(["rawls", *(["reproduce", target] if target else ["train", "-m"]), *changes]),
     )
 
@@ -116,6 +118,7 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
                 "dataset": name_of(run.config["dataset"]),
                 "algorithm": name_of(run.config["algorithm"]),
                 "seed": run.config["seed"],
+                "scale": run.config["scale"]["name"],
                 "coordinates": run.coordinates,
             }
             for run in plan.runs
@@ -166,9 +169,7 @@ def _axes(overrides: Mapping[str, Any]) -> Axes:
 
 def _text(value: Any) -> str:
     """A value in Hydra's override grammar."""
-    if isinstance(value, str) and (
-        not re.fullmatch(r"[A-Za-z_][\w./-]*", value) or value.lower() in _NO_TEXTS
-    ):
+    if isinstance(value, str) and (not re.fullmatch(r"[A-Za-z_][\w./-]*", value) or value.lower() in _NO_TEXTS):
         return QuotedString(text=value, quote=Quote.single).with_quotes()
     if isinstance(value, list):
         return f"[{','.join(map(_text, value))}]"
@@ -209,9 +210,7 @@ def _narrowed(blocks: list[_Block], key: str, texts: list[str]) -> list[_Block]:
     for block in blocks:
         if key not in block.own:
             kept.append(block.take(key, texts))
-        elif chosen := [text for text in texts if text in block.own[key]] + (
-            new if key != "algorithm" else []
-        ):
+        elif chosen := [text for text in texts if text in block.own[key]] + (new if key != "algorithm" else []):
             kept.append(block.take(key, chosen))
     if key == "algorithm":
         # A method the experiment does not know joins under its own name, with what all blocks have in common.
@@ -260,23 +259,18 @@ def _identifies(key: str) -> bool:
 
 def _target(asked: Iterable[str]) -> str:
     """The experiment's name."""
-    return next(
-        name for key, _, name in (text.partition("=") for text in asked) if key.lstrip("+") == "experiment"
-    )
+    return next(name for key, _, name in (text.partition("=") for text in asked) if key.lstrip("+") == "experiment")
 
 
 def _variant(axes: Axes, runs: Iterable[Run]) -> str:
     """The folder of a target's drawing: the datasets asked for, the scale, and what else was asked for."""
-    parts = {
-        key.lstrip("+~"): "+".join(text.partition("=")[2] for text in texts) for key, texts in axes.items()
-    }
+    parts = {key.lstrip("+~"): "+".join(text.partition("=")[2] for text in texts) for key, texts in axes.items()}
     dataset = parts.get("dataset")
     scale = "+".join(dict.fromkeys(run.config["scale"]["name"] for run in runs))
     others = [
         f"{key.rpartition('.')[2]}={value}"
         for key, value in sorted(parts.items())
-        if key not in ("dataset", "scale", "experiment")
-        and (_identifies(key) or key in ("seed", "experiment.seeds"))
+        if key not in ("dataset", "scale", "experiment") and (_identifies(key) or key in ("seed", "experiment.seeds"))
     ]
     name = "-".join(re.sub(r"[^\w.+=-]", "_", part) for part in [dataset, scale, *others] if part)
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 9]}-{zlib.crc32(name.encode()):08x}"

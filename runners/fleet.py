@@ -1,7 +1,8 @@
 """Trains a fleet: runs that share dataset, model and schedule, from their checkpoints to their results.
 
-A run's numbers depend on its own configuration only: randomness is addressed by run and step, so a fleet, another worker or
-a resume changes nothing. Checkpoints hold parameters, optimizer state, public state and the ledger; no generator state.
+A run's numbers depend on its own configuration only: randomness is addressed by run and step, so a fleet, another
+worker or a resume changes nothing. Checkpoints hold parameters, optimizer state, public state and the ledger; no
+generator state.
 """
 
 from __future__ import annotations
@@ -79,9 +80,8 @@ def _open(config: Config, folder: RunFolder) -> Run:
 def _finish_plans(runs: Sequence[Run]) -> None:
     """Results of plan-only runs: what they would release, nothing trained."""
     for run in runs:
-        plan = run.prepared.plan.to_dict()
         summary = _summary(run, {}) | {"ledger_epsilon": None, "ledger_epsilon_per_group": None}
-        ledger = {"releases": [], "assumptions": plan["assumptions"]}
+        ledger = {"releases": [], "assumptions": list(run.prepared.assumptions)}
         run.folder.finish(summary, ledger, environment.describe(device="none"))
         run.tracker.finish(summary)
 
@@ -190,9 +190,9 @@ class _Fleet:
         spent = run.prepared.plan.check(member.ledger)
         parts = {part: self._evaluate(index, getattr(self.splits[index], part)) for part in ("valid", "test")}
         summary = _summary(run, parts) | {"ledger_epsilon": max(spent), "ledger_epsilon_per_group": list(spent)}
-        assumptions = run.prepared.plan.to_dict()["assumptions"]
+        assumptions = list(run.prepared.assumptions)
         if run.config["probe"]["sampling_variance_every"]:
-            assumptions = [*assumptions, PROBE_NOTE]
+            assumptions.append(PROBE_NOTE)
         ledger = {"releases": member.ledger.to_dicts(), "assumptions": assumptions}
         run.folder.finish(summary, ledger, environment.describe(device=str(self.device)))
         run.tracker.finish(summary)
@@ -217,8 +217,7 @@ class _Fleet:
     def _initial(self) -> torch.Tensor:
         """Parameters of each run: from its checkpoint, else a function of its seed alone."""
         rows = [
-            run.checkpoint["params"] if run.checkpoint else self.engine.initial(run.config["seed"])
-            for run in self.runs
+            run.checkpoint["params"] if run.checkpoint else self.engine.initial(run.config["seed"]) for run in self.runs
         ]
         return torch.stack([row.to(self.device) for row in rows])
 
@@ -256,6 +255,6 @@ def _summary(run: Run, parts: dict[str, Any]) -> dict[str, Any]:
         "group_names": list(prepared.group_names),
         "group_sizes": list(prepared.task.population.sizes),
         "minority_groups": list(prepared.task.minority_groups),
-        "plan": prepared.plan.to_dict(),
+        "plan": prepared.plan.to_dict() | {"assumptions": list(prepared.assumptions)},
         **parts,
     }

@@ -40,9 +40,7 @@ class LocalLauncher(Launcher):
         outcome = train([compose(overrides) for overrides in job_overrides], workers=self._workers)
         if outcome.exit_code:
             raise RunsFailed(outcome.exit_code)
-        return [
-            JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED) for overrides in job_overrides
-        ]
+        return [JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED) for overrides in job_overrides]
 
 
 def train(configs: Sequence[dict[str, Any]], *, workers: int | None = None) -> Outcome:

@@ -118,9 +118,7 @@ class Config:
     seed: int = field(default=0, metadata={"least": 0})
     scale: Scale = field(default_factory=Scale)
     device: str = "auto"
-    engine: str = field(
-        default="auto", metadata={"choices": ("auto", "fused", "opacus_hooks", "opacus_ghost")}
-    )
+    engine: str = field(default="auto", metadata={"choices": ("auto", "fused", "opacus_hooks", "opacus_ghost")})
     tracking: Tracking = field(default_factory=Tracking)
     results: Results = field(default_factory=Results)
     data: DataFiles = field(default_factory=DataFiles)

@@ -39,6 +39,7 @@ class Prepared:
     plan: Plan
     group_names: tuple[str, ...]
     provenance: str
+    assumptions: tuple[str, ...]
     data: Data | None
 
 
@@ -61,6 +62,7 @@ def prepare(config: Config) -> Prepared:
         plan=plan,
         group_names=dataset.group_names,
         provenance=data.provenance if data else "plan only",
+        assumptions=(*plan.assumptions, *dataset.assumptions),
         data=data,
     )
 
@@ -81,9 +83,7 @@ def device_of(config: Config) -> torch.device:
 
 def build_engine(config: Config, data: Data) -> Engine:
     """The per-sample gradient engine of the configured model, built once per process."""
-    return _engine(
-        _key(config["model"]), data.inputs.shape, data.num_classes, str(device_of(config)), config["engine"]
-    )
+    return _engine(_key(config["model"]), data.inputs.shape, data.num_classes, str(device_of(config)), config["engine"])
 
 
 def training_rows(data: Data, split: Split, device: torch.device) -> TrainingRows:
@@ -107,7 +107,9 @@ def gather(data: Data, rows: torch.Tensor, device: torch.device) -> torch.Tensor
 def _task(config: Config, dataset: Dataset, data: Data | None) -> Task:
     if data is None:
         if dataset.paper_group_sizes is None:
-            raise ValueError(f"dataset {dataset.name} states no group sizes, so schedule.plan_only=true can't be planned")
+            raise ValueError(
+                f"dataset {dataset.name} states no group sizes, so schedule.plan_only=true can't be planned"
+            )
         sizes, minority = dataset.paper_group_sizes, dataset.minority_groups
     else:
         split = data.splits(config["seed"])

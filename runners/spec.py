@@ -36,9 +36,7 @@ def build(node: Mapping[str, Any], group: str) -> Any:
         raise ConfigError(f"unknown key '{group}.{key}': {nearest(key, hints, prefix=f'{group}.')}")
     typed = {key: convert(value, hints[key], f"{group}.{key}") for key, value in given.items()}
     for field in dataclasses.fields(cls):
-        optional = (
-            field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-        )
+        optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
         if field.init and field.name not in typed and not optional:
             raise ConfigError(f"{group}.{field.name} has no value: set {group}.{field.name}=VALUE")
     try:
@@ -51,9 +49,7 @@ def dump(spec: Any) -> dict[str, Any]:
     """The node that describes a specification: every field, as plain values."""
     cls = type(spec)
     target = {TARGET: f"{cls.__module__}.{cls.__qualname__}"}
-    return target | {
-        field.name: _plain(getattr(spec, field.name)) for field in dataclasses.fields(cls) if field.init
-    }
+    return target | {field.name: _plain(getattr(spec, field.name)) for field in dataclasses.fields(cls) if field.init}
 
 
 def name_of(node: Mapping[str, Any]) -> str:
@@ -80,21 +76,15 @@ def _converted(value: Any, hint: Any, key: str) -> Any:
     if origin in (Union, types.UnionType):
         # An exact type first: 1 stays an integer in `float | int`.
         ordered = sorted(arguments, key=lambda member: type(value) is not member)
-        return next(
-            (c for member in ordered if (c := _converted(value, member, key)) is not _Refused), _Refused
-        )
+        return next((c for member in ordered if (c := _converted(value, member, key)) is not _Refused), _Refused)
     if origin is Literal:
-        return next(
-            (choice for choice in arguments if type(choice) is type(value) and choice == value), _Refused
-        )
+        return next((choice for choice in arguments if type(choice) is type(value) and choice == value), _Refused)
     if origin in (tuple, list, Sequence):
         return _sequence(value, origin, arguments, key)
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
             return _Refused
-        return {
-            convert(k, arguments[0], key): convert(v, arguments[1], f"{key}.{k}") for k, v in value.items()
-        }
+        return {convert(k, arguments[0], key): convert(v, arguments[1], f"{key}.{k}") for k, v in value.items()}
     if hint in (None, type(None)):
         return None if value is None else _Refused
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
@@ -117,10 +107,7 @@ def _sequence(value: Any, origin: Any, arguments: tuple[Any, ...], key: str) -> 
             return _Refused
     else:
         members = [arguments[0]] * len(value)
-    items = [
-        convert(item, member, f"{key}[{i}]")
-        for i, (item, member) in enumerate(zip(value, members, strict=True))
-    ]
+    items = [convert(item, member, f"{key}[{i}]") for i, (item, member) in enumerate(zip(value, members, strict=True))]
     return tuple(items) if origin is tuple else items
 
 
@@ -170,8 +157,6 @@ def _fields(target: str, group: str) -> tuple[Any, dict[str, Any]]:
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{group}.{TARGET}={target} cannot be imported: {error}") from error
     if not dataclasses.is_dataclass(cls):
-        raise ConfigError(
-            f"{group}.{TARGET}={target} is not a dataclass: its fields must be the keys of {group}"
-        )
+        raise ConfigError(f"{group}.{TARGET}={target} is not a dataclass: its fields must be the keys of {group}")
     hints = get_type_hints(cls)
     return cls, {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}

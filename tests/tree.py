@@ -66,9 +66,7 @@ def offences(name: str, content: bytes) -> Iterator[str]:
 def main() -> int:
     """Print every offence of the tree; the exit code says whether there is one."""
     found = [
-        sentence
-        for path in files()
-        for sentence in offences(path.relative_to(ROOT).as_posix(), path.read_bytes())
+        sentence for path in files() for sentence in offences(path.relative_to(ROOT).as_posix(), path.read_bytes())
     ]
     print("\n".join(found) or "tree: nothing that must not be committed")
     return 1 if found else 0

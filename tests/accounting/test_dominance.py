@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from accounting.dominance import dominated_multipliers, profile
 from accounting.accountants import epsilon
+from accounting.dominance import dominated_multipliers, profile
 from accounting.events import GaussianEvent, Neighbouring, Poisson
 
 

@@ -1,4 +1,4 @@
-"""A small private training problem, built without the runners: three unequal groups, a linear or convolutional model."""
+"""A small private training problem, built without the runners: three unequal groups, a small network."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def method_of(name: str, **changed: Any) -> Method:
 
 
 def budget(epsilon: float = 2.0, delta: float = 1e-3) -> Budget:
-    return Budget(
-        epsilon=epsilon, delta=delta, neighbouring=Neighbouring.REPLACE_ONE, accountant="rdp", search="tight"
-    )
+    return Budget(epsilon=epsilon, delta=delta, neighbouring=Neighbouring.REPLACE_ONE, accountant="rdp", search="tight")
 
 
 def engine() -> FusedEngine:
@@ -53,7 +51,9 @@ def rows(scale: float = 3.0, seed: int = 0) -> TrainingRows:
     )
 
 
-def member(method: Method, key: str = "run", task: Task = TASK, asked: Budget | None = None, **optimizer: float) -> Member:
+def member(
+    method: Method, key: str = "run", task: Task = TASK, asked: Budget | None = None, **optimizer: float
+) -> Member:
     plan = method.plan(task, asked or replace(budget(), neighbouring=method.neighbouring))
     streams = Streams(key)
     return Member(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from accounting.accountants import epsilon
-from accounting.release import Release
 from accounting.events import Everyone, GaussianEvent, Neighbouring, WithoutReplacement
+from accounting.release import Release
 from tests.algorithms.small import SIZES, TASK, budget, member, method_of
 from tests.algorithms.test_asc import MNIST, FixedLosses
 

@@ -130,7 +130,7 @@ def test_runs_of_different_keys_draw_different_noise(name: str) -> None:
 
 @every_method
 def test_noise_has_the_declared_scale(name: str) -> None:
-    """The published sum minus the private sum: n = 2,000 draws of 39 coordinates; std within 2 % (and 5 % more is seen)."""
+    """n = 2,000 draws of 39 coordinates: the std is within 2 % of the release's, and 5 % more would be seen."""
     run = member(method_of(name))
     release = run.present_release()
     draws = []

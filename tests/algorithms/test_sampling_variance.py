@@ -1,7 +1,7 @@
 """Eqs (9)-(11) against the definition: the variance of many drawn updates, U = mean gradient of the batch.
 
-Seed 0, 4,000 draws of the batch from the sampler itself; the estimate on all rows of each group must lie within 10 % of the
-empirical variance around the DRO gradient, and the formula without its between-group term must not.
+Seed 0, 4,000 draws of the batch from the sampler itself; the estimate on all rows of each group must lie within
+10 % of the empirical variance around the DRO gradient.
 """
 
 from __future__ import annotations

@@ -58,8 +58,12 @@ def test_a_specification_composes(group: str, name: str) -> None:
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in SINGLE for name in choices(group)])
 def test_a_choice_composes_and_says_what_it_says(group: str, name: str) -> None:
-    # Without the tuned pair, which comes after all of them.
-    config = resolve(compose([f"{group}={name}", "~pair"]))
+    chosen = [f"{group}={name}"]
+    if group == "recipe":
+        dataset, _, scale = name.partition("/")
+        chosen = [f"dataset={dataset}", f"scale={scale or 'paper'}"]
+    # Without the tuned pair, which comes after most of them.
+    config = resolve(compose([*chosen, "~pair"]))
     is_global = "# @package _global_" in (CONF / group / f"{name}.yaml").read_text("utf-8")
     assert merged(config if is_global else config[group], read(f"{group}/{name}"))
     if group == "scale":
@@ -78,9 +82,8 @@ def test_every_dataset_has_a_recipe() -> None:
 @pytest.mark.parametrize(("dataset", "algorithm"), PAIRS)
 def test_a_pair_is_taken_by_its_dataset_and_algorithm(dataset: str, algorithm: str) -> None:
     assert dataset in choices("dataset") and algorithm in choices("algorithm")
-    for scale in choices("scale"):
-        config = resolve(compose([f"dataset={dataset}", f"algorithm={algorithm}", f"scale={scale}"]))
-        assert merged(config, read(f"pair/{dataset}/{algorithm}"))
+    config = resolve(compose([f"dataset={dataset}", f"algorithm={algorithm}", "scale=paper"]))
+    assert merged(config, read(f"pair/{dataset}/{algorithm}"))
 
 
 def test_every_method_is_tuned_on_every_dataset() -> None:
@@ -100,20 +103,14 @@ def test_an_experiment_begins_with_its_command(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", EXPERIMENTS)
-@pytest.mark.parametrize("scale", choices("scale"))
-def test_an_experiment_can_be_planned_at_every_scale(target: str, scale: str) -> None:
-    asked = plan([f"experiment={target}", f"scale={scale}"])
-    assert asked.runs
-    assert {run.config["scale"]["name"] for run in asked.runs} == {scale}
-    assert all(run.config["experiment"] is None for run in asked.runs)
-
-
-@pytest.mark.parametrize("target", EXPERIMENTS)
-def test_an_experiment_is_drawn_as_analysis_can(target: str) -> None:
+def test_an_experiment_can_be_planned_and_drawn(target: str) -> None:
     from analysis.manifest import Manifest
     from analysis.render import KINDS
 
-    manifest = Manifest.of(manifest_of(plan([f"experiment={target}"])))
+    asked = plan([f"experiment={target}", "scale=smoke"])
+    assert {run.config["scale"]["name"] for run in asked.runs} == {"smoke"}
+    assert all(run.config["experiment"] is None for run in asked.runs)
+    manifest = Manifest.of(manifest_of(asked))
     assert manifest.draw["kind"] in KINDS
     labels = {run["label"] for run in manifest.runs}
     assert labels <= set(manifest.draw["methods"])
@@ -121,8 +118,6 @@ def test_an_experiment_is_drawn_as_analysis_can(target: str) -> None:
     assert set(printed["method"]) <= set(manifest.methods)
 
 
-@pytest.mark.parametrize(
-    "path", sorted(CONF.rglob("*.yaml")), ids=lambda path: path.relative_to(CONF).as_posix()
-)
+@pytest.mark.parametrize("path", sorted(CONF.rglob("*.yaml")), ids=lambda path: path.relative_to(CONF).as_posix())
 def test_a_yaml_is_short(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= 60

@@ -147,11 +147,7 @@ class TestEveryDataset:
         guesses = torch.cdist(test, means).argmin(1)
         permuted = truth[torch.from_numpy(generator.permutation(len(truth)))]
         accuracy, by_luck = (
-            float(
-                torch.stack(
-                    [(guesses[answer == label] == label).float().mean() for label in known.unique()]
-                ).mean()
-            )
+            float(torch.stack([(guesses[answer == label] == label).float().mean() for label in known.unique()]).mean())
             for answer in (truth, permuted)
         )
         assert accuracy > 1 / twin.num_classes + 0.1 > by_luck
@@ -219,9 +215,7 @@ def test_generators_differ_by_seed_and_purpose() -> None:
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=6), st.data())
-def test_apportioned_shares_add_up_and_are_within_one_of_exact(
-    counts: list[int], data: st.DataObject
-) -> None:
+def test_apportioned_shares_add_up_and_are_within_one_of_exact(counts: list[int], data: st.DataObject) -> None:
     total = data.draw(st.integers(0, sum(counts)))
     shares = apportion(total, counts)
     assert shares.sum() == total

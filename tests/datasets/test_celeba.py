@@ -73,9 +73,7 @@ def naive(name: str, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
-def test_the_official_parts_groups_and_images(
-    root: Path, monkeypatch: pytest.MonkeyPatch, cache_bytes: int
-) -> None:
+def test_the_official_parts_groups_and_images(root: Path, monkeypatch: pytest.MonkeyPatch, cache_bytes: int) -> None:
     monkeypatch.setattr(celeba, "DECODE_CACHE_BYTES", cache_bytes)
     data = CelebA(image_size=16).load(root)
     assert data.provenance == "real"

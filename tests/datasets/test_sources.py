@@ -16,9 +16,7 @@ from datasets import sources
 from datasets.sources import Package, Source, locate, obtain, opened, verified
 
 CONTENT = b"the right bytes" * 100
-SOURCE = Source(
-    filename="file.bin", sha256=hashlib.sha256(CONTENT).hexdigest(), folders=("own", "own/raw", ".")
-)
+SOURCE = Source(filename="file.bin", sha256=hashlib.sha256(CONTENT).hexdigest(), folders=("own", "own/raw", "."))
 PACKAGE = Package(registry="npm", pinned="parcel@1.0.0", member="package/file.bin")
 
 
@@ -39,9 +37,7 @@ def left_over(root: Path) -> list[str]:
     return [path.name for path in root.rglob("*") if path.is_file()]
 
 
-def registry(
-    monkeypatch: pytest.MonkeyPatch, members: dict[str, bytes], *, wheel: bool = False
-) -> list[list[str]]:
+def registry(monkeypatch: pytest.MonkeyPatch, members: dict[str, bytes], *, wheel: bool = False) -> list[list[str]]:
     """A registry that serves one package; returns the commands it was asked with."""
     commands: list[list[str]] = []
 
@@ -116,9 +112,7 @@ def test_the_package_is_next_when_the_address_fails_or_lies(
 
 def test_a_package_is_downloaded_once_for_all_its_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = registry(monkeypatch, {"package/a": CONTENT, "package/b": CONTENT})
-    pair = [
-        replace(SOURCE, filename=name, package=replace(PACKAGE, member=f"package/{name}")) for name in "ab"
-    ]
+    pair = [replace(SOURCE, filename=name, package=replace(PACKAGE, member=f"package/{name}")) for name in "ab"]
     assert [path.name for path in obtain(pair, root)] == ["a", "b"]
     assert len(commands) == 1
 
@@ -193,9 +187,7 @@ def test_an_interrupted_download_leaves_nothing(root: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("name", ["file.bin", "file.bin.gz"])
-@pytest.mark.parametrize(
-    "damage", [lambda content: content[:-9], lambda content: content[:40] + b"?" + content[41:]]
-)
+@pytest.mark.parametrize("damage", [lambda content: content[:-9], lambda content: content[:40] + b"?" + content[41:]])
 def test_an_altered_or_truncated_file_is_one_sentence(root: Path, name: str, damage: Any) -> None:
     path = root / "own" / name
     path.parent.mkdir(parents=True)

@@ -76,9 +76,7 @@ def make_case(recipe: str, dtype: torch.dtype) -> Case:
     )
 
 
-def oracle(
-    build: Callable[[], nn.Module], params: Tensor, inputs: Tensor, labels: Tensor
-) -> tuple[Tensor, Tensor]:
+def oracle(build: Callable[[], nn.Module], params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Losses [sample] and gradients [sample, parameter] of one run, sample by sample."""
     module = build().to(params.dtype)
     torch.nn.utils.vector_to_parameters(params, module.parameters())

@@ -53,9 +53,7 @@ def test_mlp_and_logistic_are_the_stated_functions() -> None:
     torch.testing.assert_close(logistic(x), x.flatten(1) @ weight.T + bias)
 
 
-@pytest.mark.parametrize(
-    ("model", "least"), [(MnistCnn(), 5), (DigitsCnn(), 6)], ids=["mnist_cnn", "digits_cnn"]
-)
+@pytest.mark.parametrize(("model", "least"), [(MnistCnn(), 5), (DigitsCnn(), 6)], ids=["mnist_cnn", "digits_cnn"])
 def test_cnns_refuse_what_is_no_image_or_too_small(model: MnistCnn | DigitsCnn, least: int) -> None:
     assert model.build((2, least, least), 3)(torch.rand(1, 2, least, least)).shape == (1, 3)
     for shape in [(60,), (2, least, least - 1), (28, 28)]:

@@ -76,9 +76,7 @@ def test_engine_equals_a_micro_batch_of_one(recipe: str, engine: str, dtype: tor
     losses, norms, total = expected(case, weights)
     rtol, atol = (1e-9, 1e-10) if dtype == torch.float64 else (1e-4, 2e-5)
 
-    result = ENGINES[engine](case.build).weighted_sum(
-        case.params, case.inputs, case.labels, fixed_weights(weights)
-    )
+    result = ENGINES[engine](case.build).weighted_sum(case.params, case.inputs, case.labels, fixed_weights(weights))
 
     torch.testing.assert_close(result.losses, losses, rtol=rtol, atol=atol)
     torch.testing.assert_close(result.norms, norms, rtol=rtol, atol=atol)

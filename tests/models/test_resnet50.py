@@ -43,9 +43,7 @@ def save_weights(folder: Path, source: str) -> dict[str, Tensor]:
     }
     names = hugging_face_names()
     assert set(shapes) == set(names)
-    weights = {
-        name: torch.tensor(float(number)).expand(shape) for number, (name, shape) in enumerate(shapes.items())
-    }
+    weights = {name: torch.tensor(float(number)).expand(shape) for number, (name, shape) in enumerate(shapes.items())}
     file = folder / "resnet50" / "microsoft-resnet-50.bin"
     state = {names[name]: value.clone() for name, value in weights.items()}
     if source == "torchvision":
@@ -68,9 +66,7 @@ def test_is_torchvisions_network_on_standardised_colours() -> None:
     import torchvision  # after models.resnet50 has declared what a mismatched build lacks
 
     reference = torchvision.models.resnet50(num_classes=2, norm_layer=functools.partial(nn.GroupNorm, 32))
-    reference.load_state_dict(
-        {name.removeprefix("network."): p for name, p in scratch().state_dict().items()}
-    )
+    reference.load_state_dict({name.removeprefix("network."): p for name, p in scratch().state_dict().items()})
     x = torch.rand(2, *INPUT)
     colours = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]).view(2, 3, 1, 1)
     with torch.no_grad():
@@ -93,18 +89,14 @@ def test_pretrained_takes_the_convolutions_and_nothing_else(
             assert torch.equal(parameter, scratch().get_parameter(f"network.{name}")), name
 
 
-def test_without_network_the_refusal_says_what_to_put_where(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_network_the_refusal_says_what_to_put_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def offline(*_args: object, **_options: object) -> None:
         raise URLError("Name or service not known")
 
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(torch.hub, "download_url_to_file", offline)
-    with pytest.raises(
-        ValueError, match=r"Name or service.*microsoft-resnet-50\.bin.*model\.pretrained=false"
-    ):
+    with pytest.raises(ValueError, match=r"Name or service.*microsoft-resnet-50\.bin.*model\.pretrained=false"):
         ResNet50().build(INPUT, 2)
 
 

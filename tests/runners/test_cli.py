@@ -47,9 +47,7 @@ def test_help_lists_every_command(arguments: list[str], capsys: pytest.CaptureFi
 
 def test_help_needs_nothing_heavy() -> None:
     script = "import runners.cli, sys; runners.cli.main(['--help']); print('\\n', *sys.modules)"
-    printed = subprocess.check_output(
-        [sys.executable, "-c", script], text=True, cwd=Path(cli.__file__).parents[1]
-    )
+    printed = subprocess.check_output([sys.executable, "-c", script], text=True, cwd=Path(cli.__file__).parents[1])
     loaded = {name.partition(".")[0] for name in printed.splitlines()[-1].split()}
     assert not loaded & {"torch", "numpy", "pandas", "hydra", "omegaconf", "yaml", "analysis", "conf"}
 
@@ -97,9 +95,7 @@ def test_train_gets_its_arguments_as_they_are(swept: list[list[str]]) -> None:
     assert swept == [["-m", "seed=0,1", "--help"]]
 
 
-def test_reproduce_sweeps_then_draws(
-    swept: list[list[str]], capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_reproduce_sweeps_then_draws(swept: list[list[str]], capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert main(["reproduce", "asc/table1", "hydra/launcher=basic", *SMALL]) == 0
     assert swept == [["--multirun", "experiment=asc/table1", "hydra/launcher=basic", *SMALL]]
     printed = capsys.readouterr().out
@@ -120,9 +116,7 @@ def test_reproduce_draws_what_there_is_when_runs_failed_but_not_when_interrupted
     assert ("UNFINISHED" in capsys.readouterr().out) == draws
 
 
-def test_render_trains_nothing(
-    swept: list[list[str]], capsys: pytest.CaptureFixture[str], folder: Path
-) -> None:
+def test_render_trains_nothing(swept: list[list[str]], capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert main(["render", "asc/table1", "results.root=elsewhere", *SMALL]) == 0
     assert swept == []
     assert "elsewhere/targets/asc/table1/" in capsys.readouterr().out
@@ -141,9 +135,7 @@ def test_targets_lists_every_target_and_every_drawing(
     listed = {(row[0], row[1]): row[3] for row in rows[1:]}
     assert listed["asc/table1", "smoke"] == str(len(plan(["experiment=asc/table1", "scale=smoke"]).runs))
     assert listed["asc/table1", "digits-smoke-algorithm=dpsgd-seed=0"] == "1"
-    assert listed["asc/calibration", "smoke"] == str(
-        len(plan(["experiment=asc/calibration", "scale=smoke"]).runs)
-    )
+    assert listed["asc/calibration", "smoke"] == str(len(plan(["experiment=asc/calibration", "scale=smoke"]).runs))
 
 
 def test_data_fetches_and_says_where_it_lies(

@@ -42,9 +42,7 @@ def test_a_dataset_brings_its_model_and_schedule() -> None:
     assert composed("dataset=bank_fraud")["optimizer"]["weight_decay"] == 1e-4
 
 
-@pytest.mark.parametrize(
-    ("scale", "model"), [("smoke", "mnist_cnn"), ("laptop", "mnist_cnn"), ("paper", "resnet50")]
-)
+@pytest.mark.parametrize(("scale", "model"), [("smoke", "mnist_cnn"), ("laptop", "mnist_cnn"), ("paper", "resnet50")])
 def test_a_model_can_depend_on_the_scale(scale: str, model: str) -> None:
     assert name_of(composed("dataset=celeba", f"scale={scale}")["model"]) == model
     assert name_of(composed("dataset=celeba", f"scale={scale}", "model=logistic")["model"]) == "logistic"

@@ -36,9 +36,7 @@ def fails(error: BaseException) -> int:
         (KeyboardInterrupt(), 130, "interrupted; run the same command again to go on\n"),
     ],
 )
-def test_a_user_sees_one_line(
-    error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_user_sees_one_line(error: BaseException, code: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert guarded(lambda: fails(error)) == code
     assert capsys.readouterr() == ("", line)
 
@@ -86,9 +84,7 @@ def test_an_unknown_key_is_looked_for_beside_and_then_anywhere(key: str, sentenc
 def test_a_dataset_without_a_recipe_is_told_what_is_missing() -> None:
     error = MissingConfigException("In 'config': Could not find 'recipe/mine'\n\nConfig search path:")
     sentence = explain(error, keys=list, choices=lambda group: {"dataset": ["mine"]}[group])
-    assert (
-        sentence == "dataset=mine has no recipe: choose one with recipe=NAME, or write conf/recipe/mine.yaml"
-    )
+    assert sentence == "dataset=mine has no recipe: choose one with recipe=NAME, or write conf/recipe/mine.yaml"
 
 
 def test_an_error_nobody_foresaw_is_still_one_line() -> None:
@@ -98,7 +94,5 @@ def test_an_error_nobody_foresaw_is_still_one_line() -> None:
 
 def test_the_module_loads_without_hydra() -> None:
     script = "import runners.errors, sys; print('hydra' in sys.modules)"
-    printed = subprocess.check_output(
-        [sys.executable, "-c", script], text=True, env=dict(os.environ, PYTHONPATH=".")
-    )
+    printed = subprocess.check_output([sys.executable, "-c", script], text=True, env=dict(os.environ, PYTHONPATH="."))
     assert printed == "False\n"

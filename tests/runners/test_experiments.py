@@ -102,16 +102,12 @@ def test_an_algorithm_on_the_command_line_selects_its_blocks_and_keeps_their_lab
 
 def test_a_value_on_the_command_line_wins_over_every_block() -> None:
     asked = plan(["experiment=asc/fig3", "privacy.epsilon=5", "schedule.batch_size=64"])
-    assert {(run.config["privacy"]["epsilon"], run.coordinates["batch_size"]) for run in asked.runs} == {
-        (5.0, 64)
-    }
+    assert {(run.config["privacy"]["epsilon"], run.coordinates["batch_size"]) for run in asked.runs} == {(5.0, 64)}
     assert len(asked.runs) == 4 * 3
 
 
 def test_where_blocks_differ_in_a_value_naming_one_selects() -> None:
-    asked = plan(
-        ["experiment=asc/calibration", "privacy.search=opacus", "algorithm=azb", "schedule.batch_size=25"]
-    )
+    asked = plan(["experiment=asc/calibration", "privacy.search=opacus", "algorithm=azb", "schedule.batch_size=25"])
     assert cells(asked) == {("aZB", "unbalanced_mnist"): 1}
 
 
@@ -122,8 +118,7 @@ def small(own: list[dict[str, Any]], common: dict[str, Any] | None = None) -> di
 
 def grids(experiment: dict[str, Any], *arguments: str) -> list[tuple[str | None, list[str]]]:
     axes = {
-        key: [f"{key}={value}" for value in text.split(",")]
-        for key, _, text in (a.partition("=") for a in arguments)
+        key: [f"{key}={value}" for value in text.split(",")] for key, _, text in (a.partition("=") for a in arguments)
     }
     return [(label, sorted(sum(grid.values(), []))) for label, grid in experiments._grids(experiment, axes)]
 
@@ -175,6 +170,7 @@ def test_runs_that_are_the_same_are_planned_once() -> None:
         (["experiment=asc/table1", "algorithm=azbb"], "unknown algorithm 'azbb': did you mean azb?"),
         (["optimizer.lr=interval(0,1)"], "'optimizer.lr=interval(0,1)' is no grid: list the values"),
         (["algorithm=asc,dpsgd", "algorithm.group_lr=1"], "unknown key 'algorithm.group_lr'"),
+        (["experiment=asc/fig1,asc/fig2"], "experiment=asc/fig1, experiment=asc/fig2: one at a time"),
         (["seed=,"], "cannot read 'seed=,': write KEY=VALUE"),
         (["experiment=asc/table1", "experiment.seeds=0"], "experiment.seeds=0 must be at least 1"),
     ],
@@ -249,9 +245,7 @@ def test_a_manifest_is_what_analysis_reads(tmp_path: Path) -> None:
 
 
 def test_coordinates_leave_out_where_a_run_is_made() -> None:
-    (run,) = plan(
-        ["schedule.epochs=3", "results.root=x", "device=cpu", "probe.sampling_variance_every=null"]
-    ).runs
+    (run,) = plan(["schedule.epochs=3", "results.root=x", "device=cpu", "probe.sampling_variance_every=null"]).runs
     assert run.coordinates.keys() == {"epsilon", "search", "accountant", "batch_size", "epochs"}
 
 

@@ -42,9 +42,7 @@ def test_what_cannot_be_trained_is_said_of_the_run_before_any_starts(
     assert label.startswith("dpsgd on ") and rest.startswith(sentence)
 
 
-def test_a_run_that_is_done_is_not_looked_at_again(
-    results_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_done_is_not_looked_at_again(results_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = planned(resolve(compose([*SMALL, "schedule.batch_size=100000"])))
     store = Store(results_root)
     with pytest.raises(ConfigError):
@@ -53,9 +51,7 @@ def test_a_run_that_is_done_is_not_looked_at_again(
     preflight([run], store)
 
 
-def test_every_run_is_checked_before_the_first_is_launched(
-    results_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_run_is_checked_before_the_first_is_launched(results_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[int] = []
 
     def launch(runs: Sequence[PlannedRun], **_: Any) -> Outcome:

@@ -24,9 +24,7 @@ class Launched:
         self.outcome = Outcome()
         self.checked: list[PlannedRun] = []
 
-    def launch(
-        self, runs: Sequence[PlannedRun], *, store: Store, workers: int | None, report: Any
-    ) -> Outcome:
+    def launch(self, runs: Sequence[PlannedRun], *, store: Store, workers: int | None, report: Any) -> Outcome:
         self.runs += runs
         self.workers, self.root = workers, store.root
         return self.outcome
@@ -54,9 +52,7 @@ def test_an_experiment_goes_to_the_launcher_at_once(launched: Launched, tmp_path
     assert launched.checked == launched.runs
     assert launched.root == Path("results")
     written = tmp_path / "results/targets/asc/table1/digits-smoke/manifest.json"
-    assert [run["run_id"] for run in json.loads(written.read_text())["runs"]] == [
-        run.run_id for run in launched.runs
-    ]
+    assert [run["run_id"] for run in json.loads(written.read_text())["runs"]] == [run.run_id for run in launched.runs]
 
 
 def test_a_plain_grid_goes_the_same_way_and_leaves_no_files(launched: Launched, tmp_path: Path) -> None:
@@ -71,9 +67,7 @@ def test_a_plain_grid_goes_the_same_way_and_leaves_no_files(launched: Launched, 
 
 
 def test_runs_that_take_the_same_steps_share_a_fleet(launched: Launched) -> None:
-    train.main(
-        ["-m", "algorithm=asc,dpsgd", "optimizer.lr=1,2", "schedule.max_steps=5,6", "seed=0,1", *SMALL]
-    )
+    train.main(["-m", "algorithm=asc,dpsgd", "optimizer.lr=1,2", "schedule.max_steps=5,6", "seed=0,1", *SMALL])
     keys = [(run.fleet_key, run.config["schedule"]["max_steps"]) for run in launched.runs]
     assert len(keys) == 16
     assert len(set(keys)) == len({key for key, _ in keys}) == 2
@@ -98,9 +92,7 @@ def test_a_sweep_that_is_not_done_says_so_by_its_exit_code(launched: Launched, c
         (["hydra/launcher=slurm"], "unknown hydra/launcher 'slurm': choose from local"),
     ],
 )
-def test_nothing_is_launched_if_one_run_is_wrong(
-    launched: Launched, arguments: list[str], sentence: str
-) -> None:
+def test_nothing_is_launched_if_one_run_is_wrong(launched: Launched, arguments: list[str], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         train.main(["-m", *arguments])
     assert str(caught.value).startswith(sentence)

@@ -111,9 +111,7 @@ def test_runs_that_failed_are_told_by_the_exit_code(
     assert caught.value.exit_code == 1
 
 
-def test_the_process_is_left_as_it_was(
-    trained: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_process_is_left_as_it_was(trained: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = list(sys.argv)
     for value in (None, "0"):
         monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
@@ -136,9 +134,7 @@ def test_as_a_module_it_trains_from_any_folder(tmp_path: Path) -> None:
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
 
     def run(*more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
+        return subprocess.run([*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     first = run()
     assert (first.returncode, first.stdout) == (0, ""), first.stderr
