@@ -236,6 +236,7 @@ def test_a_manifest_is_what_analysis_reads(tmp_path: Path) -> None:
         "dataset": "digits",
         "algorithm": "asc",
         "seed": 0,
+        "scale": "smoke",
         "coordinates": {"epsilon": 1.0, "search": "tight", "accountant": "rdp", "batch_size": 16},
     }
     assert [run["coordinates"]["epsilon"] for run in written["runs"][:4]] == [1.0, 1.33, 1.72, 2.12]
