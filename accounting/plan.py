@@ -61,6 +61,7 @@ class Plan:
         releases: expected number of releases by name.
         order: the Renyi order at which every group is charged; None lets the accountant take its best.
         covered: groups for which the target was calibrated; the claim is the maximum over all groups.
+        delta_set_aside: part of delta that the method's own proof uses up; epsilon is computed with the rest.
         constants: further public numbers the method fixed here.
     """
 
@@ -71,6 +72,7 @@ class Plan:
     releases: Mapping[str, int]
     order: float | None = None
     covered: tuple[int, ...]
+    delta_set_aside: float = 0.0
     constants: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -125,7 +127,7 @@ class Plan:
             if group not in cache:
                 cache[group] = epsilon(
                     group,
-                    delta=self.budget.delta,
+                    delta=self.budget.delta - self.delta_set_aside,
                     neighbouring=self.budget.neighbouring,
                     accountant=self.budget.accountant,
                     order=self.order,

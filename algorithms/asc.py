@@ -1,6 +1,6 @@
 """ASC, adaptively sampled and clipped worst-case group optimization (Cairney-Leeming et al., Algorithm 2 and App. B).
 
-Deviations and readings, all stated in FACTS 1:
+Deviations and readings:
 - xi_g = sigma / kappa (Algorithm 2), not the sigma^2 / kappa of Lemma 1.
 - The Renyi order is fixed at calibration: at that order every gradient step costs at most eps^s for every group,
   whatever the batch sizes become. The printed numbers use Theorem 27 of Wang et al. (2019), as does `accounting`.
@@ -83,8 +83,8 @@ class Asc(GroupReweighting):
                 "algorithm.sampling=poisson needs privacy.accountant=pld and privacy.neighbouring=replace_one"
             )
         reference = Poisson(task.batch_size / task.population.total)
-        # What the profiles' comparison leaves out is taken from delta, once per step.
-        strict = replace(budget, delta=budget.delta - task.steps * NEGLIGIBLE)
+        left_out = task.steps * NEGLIGIBLE  # by the comparison of profiles, once per step
+        strict = replace(budget, delta=budget.delta - left_out)
 
         def events_of(kappa: float) -> tuple[Event, ...]:
             return (GaussianEvent(reference, kappa, task.steps), *self.loss_events(task, kappa))
@@ -92,12 +92,13 @@ class Asc(GroupReweighting):
         kappa = strict.calibrate(events_of).noise_multiplier
         groups = range(len(task.population.sizes))
         return Plan(
-            budget=strict,
+            budget=budget,
             noise_multiplier=kappa,
             noise_std=kappa * self.clip_norm,
             events=(events_of(kappa),) * len(groups),
             releases={"gradient": task.steps, LOSS_RELEASE: self.num_updates(task)},
             covered=tuple(groups),
+            delta_set_aside=left_out,
             notes=("gradient steps are charged as the reference step that dominates them",),
         )
 

@@ -1,7 +1,7 @@
 """aZB-weak: aZB calibrated without the minority groups, whose guarantee is far weaker (ASC paper, section 4).
 
 The paper says the guarantee holds "for the largest groups"; its printed noise multipliers say otherwise: they are
-calibrated on the smallest group that is not a designated minority (FACTS 1.5), and so are ours.
+calibrated on the smallest group that is not a designated minority, and so are ours.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sampling variance of a method's update, Eqs (9)-(11) of the ASC paper, measured on the training data.
 
 A diagnostic of the paper's Fig. 3: it reads private data outside the accounting and never feeds back into training;
-runs that use it say so in their ledger. Eq. (11) prints m_g where the batch M_g of aZB-prop is meant (FACTS 1.7), so
+runs that use it say so in their ledger. Eq. (11) prints m_g where the batch M_g of aZB-prop is meant, so
 that Eqs (10) and (11) are one formula here. U(D_g) and Var_g are estimated on fresh rows, Var_g without bias.
 """
 

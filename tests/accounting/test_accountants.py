@@ -63,7 +63,7 @@ def package_whole_curve(events: list[GaussianEvent], neighbouring: Neighbouring)
 @pytest.mark.parametrize(
     ("events", "population", "printed"),
     [
-        # FACTS 1.4: the table of checks, to the digits recomputed there. Where the paper prints less, it agrees.
+        # Printed in ASC App. E.4, to more digits than it prints (recomputed independently of this suite).
         (training(MNIST, 256, 11580, 9.21875, 0), MNIST, "0.9992"),
         (training(MNIST, 256, 11580, 9.609375, 60), MNIST, "0.9915"),
         (training(474, 256, 11580, 950, 60), MNIST, "0.9936"),

@@ -18,7 +18,7 @@ from accounting.accountants import epsilon
 from accounting.balance import noise_multipliers
 from accounting.events import GaussianEvent, Neighbouring, RdpEvent, WithoutReplacement
 
-ORDER, BUDGET = 18.0, 4.360873422586473e-05  # of ASC on MNIST at epsilon 1: FACTS 1.4
+ORDER, BUDGET = 18.0, 4.360873422586473e-05  # of ASC on MNIST at epsilon 1, from its printed kappa
 
 
 def solve(rates: object, **changed: object) -> np.ndarray:
@@ -52,7 +52,7 @@ def _forget() -> None:
     [(26, 474, "0.0959"), (52, 474, "0.048"), (128, 474, "0.0195"), (26, 6068, "1.208"), (26, 4879, "0.977")],
 )
 def test_printed_thresholds_of_asc(batch: int, size: int, threshold: str) -> None:
-    """FACTS 1.4: xi_g = sigma / kappa with sigma = 9.609375."""
+    """xi_g = sigma / kappa with sigma = 9.609375, the printed noise multiplier at clipping norm 1."""
     kappa = solve([batch / size])[0]
     assert f"{9.609375 / kappa:.{len(threshold.split('.')[1])}f}" == threshold
     if threshold == "0.0959":

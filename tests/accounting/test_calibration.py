@@ -39,7 +39,7 @@ def training(sampling: Sampling, steps: int, releases: int = 0) -> Plan:
 @pytest.mark.parametrize(
     ("population", "target", "size", "batch", "steps", "releases", "printed"),
     [
-        # App. E.4 of the ASC paper (FACTS 1.2): DPSGD, ASC and prop, aZB, aZB-weak; batches of 256 and 25 or 36.
+        # App. E.4 of the ASC paper: DPSGD, ASC and prop, aZB, aZB-weak; batches of 256 and 25 or 36.
         (MNIST, 1.0, MNIST, 256, 11580, 0, 9.21875),
         (MNIST, 1.0, MNIST, 256, 11580, 60, 9.609375),
         (MNIST, 1.0, 474, 256, 11580, 60, 950),
@@ -54,7 +54,7 @@ def training(sampling: Sampling, steps: int, releases: int = 0) -> Plan:
         (CELEBA, 1.0, 22880, 36, 226100, 50, 13.28125),
         (BANK, 1.0, BANK, 1000, 16900, 0, 3.828125),
         (BANK, 1.0, BANK, 1000, 16900, 25, 4.21875),
-        # The other budgets of Fig. 1 (FACTS 1.4).
+        # The other budgets of Fig. 1.
         (MNIST, 1.33, MNIST, 256, 11580, 60, 7.421875),
         (MNIST, 1.33, 474, 256, 11580, 60, 730),
         (MNIST, 1.72, MNIST, 256, 11580, 0, 5.7421875),

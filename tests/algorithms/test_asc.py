@@ -1,4 +1,4 @@
-"""ASC: rounding as App. B says, thresholds that keep every group equal, and the printed constants of FACTS 1.4."""
+"""ASC: rounding as App. B says, thresholds that keep every group equal, and the constants of the printed runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_no_group_gives_more_rows_than_it_has() -> None:
 
 
 def test_printed_constants_of_unbalanced_mnist() -> None:
-    """FACTS 1.4: order 18, eps^s = 4.361e-5, kappa_0 = 9.609375, and the thresholds of classes 1, 5 and 8 at m = 26."""
+    """From App. E.4: order 18, eps^s = 4.361e-5, kappa_0 = 9.609375; thresholds of classes 1, 5, 8 at m = 26."""
     asc = method_of("asc")
     plan = asc.plan(MNIST, replace(budget(1.0, 1 / (2 * 49_208)), search="opacus"))
     assert plan.noise_multiplier == 9.609375

@@ -22,7 +22,7 @@ def test_printed_noise_multipliers_of_unbalanced_mnist(name: str, printed: float
 
 
 def test_the_minority_pays_for_azb_weak() -> None:
-    """FACTS 1.4: epsilon of class 8 is 14.33 when class 5, the smallest other group, gets 1."""
+    """App. E.4: epsilon of class 8 is 14.33 when class 5, the smallest other group, gets 1."""
     plan = method_of("azb_weak").plan(MNIST, PAPER)
     assert plan.epsilon_per_group[8] == pytest.approx(14.327, abs=1e-3)
     assert max(plan.epsilon_per_group[:8]) <= 1.0
