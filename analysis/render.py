@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import accuracy, budget, calibration, curves
+from analysis import accuracy, budget, calibration, curves, selection
 from analysis.drawing import Drawing, text_file
 from analysis.load import Store, load
 from analysis.manifest import Manifest, results_root
@@ -27,6 +27,7 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "training_curve": curves.training_curve,
     "sampling_variance": curves.sampling_variance,
     "calibration_table": calibration.draw,
+    "selection_table": selection.draw,
 }
 OURS = [f"{name}.{form}" for name in ("table", "comparison") for form in ("md", "tex", "csv")]
 OURS += ["figure.png", "figure.pdf", "figure.csv", "runs.csv"]

@@ -90,4 +90,5 @@ def test_the_kinds_are_those_of_the_experiments() -> None:
         "training_curve",
         "sampling_variance",
         "calibration_table",
+        "selection_table",
     }

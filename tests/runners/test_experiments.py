@@ -86,6 +86,23 @@ def test_the_sampling_variance_is_probed_at_three_batch_sizes_on_all_rows() -> N
     assert {run.config["dataset"]["max_examples"] for run in asked.runs} == {None}
 
 
+def test_the_tuning_names_what_it_varies_and_holds_the_runs_of_table1() -> None:
+    asked = plan(["experiment=asc/tuning", "scale=paper"])
+    varied = {
+        "DPSGD": {"lr", "momentum"},
+        **dict.fromkeys(["ASC", "ASC (printed)"], {"lr", "group_lr", "weights"}),
+        **dict.fromkeys(["aZB", "aZB-prop", "aZB-weak"], {"lr", "group_lr"}),
+    }
+    standard = {"epsilon", "search", "accountant", "batch_size"}
+    assert {(run.label, *sorted(run.coordinates.keys() - standard)) for run in asked.runs} == {
+        (label, *sorted(names)) for label, names in varied.items()
+    }
+    points = [(run.label, *run.coordinates.values()) for run in asked.runs]
+    assert len(set(points)) == len(points) == 18
+    table = plan(["experiment=asc/table1", "scale=paper", "dataset=unbalanced_mnist", "seed=0"])
+    assert {(run.label, run.run_id) for run in table.runs} < {(run.label, run.run_id) for run in asked.runs}
+
+
 def test_a_dataset_on_the_command_line_is_the_only_column() -> None:
     one = plan(["experiment=asc/table1", "scale=paper", "dataset=unbalanced_mnist"])
     assert cells(one) == {(method, "unbalanced_mnist"): 5 for method in METHODS}
