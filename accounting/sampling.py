@@ -7,7 +7,6 @@ draws a block of consecutive steps from one generator; the blocks, not the calls
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,15 +40,12 @@ class SamplingLaw(ABC):
     population: Population
 
     @abstractmethod
-    def draw(self, generator: np.random.Generator) -> np.ndarray:
-        """Positions of one step, int64; may be empty under Poisson sampling."""
+    def draw_block(self, generator: np.random.Generator, steps: int) -> list[np.ndarray]:
+        """Positions of each of several steps, int64; may be empty under Poisson sampling."""
 
     @abstractmethod
     def sampling_of(self, group: int) -> Sampling | None:
         """What the accountant must assume for a member of the group; None when the group can't be drawn."""
-
-    def draw_block(self, generator: np.random.Generator, steps: int) -> list[np.ndarray]:
-        return [self.draw(generator) for _ in range(steps)]
 
     @abstractmethod
     def to_dict(self) -> dict[str, object]:
@@ -63,9 +59,9 @@ class UniformPoisson(SamplingLaw):
     population: Population
     rate: float
 
-    def draw(self, generator: np.random.Generator) -> np.ndarray:
-        count = generator.binomial(self.population.total, self.rate)
-        return generator.choice(self.population.total, count, replace=False, shuffle=False)
+    def draw_block(self, generator: np.random.Generator, steps: int) -> list[np.ndarray]:
+        counts = generator.binomial(self.population.total, self.rate, (steps, 1))
+        return _draw(Population((self.population.total,)), counts, generator)
 
     def sampling_of(self, group: int) -> Sampling:
         return Poisson(self.rate)
@@ -81,9 +77,9 @@ class GroupPoisson(SamplingLaw):
     population: Population
     rates: tuple[float, ...]
 
-    def draw(self, generator: np.random.Generator) -> np.ndarray:
-        counts = generator.binomial(self.population.sizes, self.rates)
-        return _from_groups(self.population, counts, generator)
+    def draw_block(self, generator: np.random.Generator, steps: int) -> list[np.ndarray]:
+        counts = generator.binomial(self.population.sizes, self.rates, (steps, len(self.rates)))
+        return _draw(self.population, counts, generator)
 
     def sampling_of(self, group: int) -> Sampling | None:
         return Poisson(self.rates[group]) if self.rates[group] > 0 else None
@@ -102,8 +98,8 @@ class UniformWithoutReplacement(SamplingLaw):
     def __post_init__(self) -> None:
         _check_fits(self.batch, self.population.total, "the training set")
 
-    def draw(self, generator: np.random.Generator) -> np.ndarray:
-        return generator.choice(self.population.total, self.batch, replace=False, shuffle=False)
+    def draw_block(self, generator: np.random.Generator, steps: int) -> list[np.ndarray]:
+        return _draw(Population((self.population.total,)), np.full((steps, 1), self.batch), generator)
 
     def sampling_of(self, group: int) -> Sampling:
         return WithoutReplacement(self.population.total, self.batch)
@@ -123,8 +119,8 @@ class StratifiedWithoutReplacement(SamplingLaw):
         for group, (batch, size) in enumerate(zip(self.batches, self.population.sizes, strict=True)):
             _check_fits(batch, size, f"group {group}")
 
-    def draw(self, generator: np.random.Generator) -> np.ndarray:
-        return _from_groups(self.population, self.batches, generator)
+    def draw_block(self, generator: np.random.Generator, steps: int) -> list[np.ndarray]:
+        return _draw(self.population, np.tile(self.batches, (steps, 1)), generator)
 
     def sampling_of(self, group: int) -> Sampling | None:
         return _inside_group(self.population.sizes[group], self.batches[group])
@@ -148,11 +144,11 @@ class OneGroup(SamplingLaw):
         for group, (batch, size) in enumerate(zip(self.batches, self.population.sizes, strict=True)):
             _check_fits(batch, size, f"group {group}")
 
-    def draw(self, generator: np.random.Generator) -> np.ndarray:
+    def draw_block(self, generator: np.random.Generator, steps: int) -> list[np.ndarray]:
         weights = np.asarray(self.weights)
-        group = int(generator.choice(len(weights), p=weights / weights.sum()))
-        rows = generator.choice(self.population.sizes[group], self.batches[group], replace=False, shuffle=False)
-        return rows + self.population.starts[group]
+        groups = generator.choice(len(weights), steps, p=weights / weights.sum())
+        counts = np.where(np.arange(len(weights)) == groups[:, None], self.batches, 0)
+        return _draw(self.population, counts, generator)
 
     def sampling_of(self, group: int) -> Sampling | None:
         return _inside_group(self.population.sizes[group], self.batches[group])
@@ -167,8 +163,8 @@ class WholeTrainingSet(SamplingLaw):
 
     population: Population
 
-    def draw(self, generator: np.random.Generator) -> np.ndarray:
-        return np.arange(self.population.total)
+    def draw_block(self, generator: np.random.Generator, steps: int) -> list[np.ndarray]:
+        return [np.arange(self.population.total)] * steps
 
     def sampling_of(self, group: int) -> Sampling:
         return Everyone()
@@ -177,16 +173,30 @@ class WholeTrainingSet(SamplingLaw):
         return {"law": "whole_training_set"}
 
 
-def _from_groups(
-    population: Population, counts: Sequence[int] | np.ndarray, generator: np.random.Generator
-) -> np.ndarray:
-    """`counts[g]` positions without replacement from each group g."""
-    rows = [
-        start + generator.choice(size, count, replace=False, shuffle=False)
-        for start, size, count in zip(population.starts, population.sizes, counts, strict=True)
-        if count
-    ]
-    return np.concatenate(rows) if rows else np.empty(0, np.int64)
+def _draw(population: Population, counts: np.ndarray, generator: np.random.Generator) -> list[np.ndarray]:
+    """`counts[s, g]` positions of each group g for each step s, without replacement, every set equally likely; sorted.
+
+    All steps at once. Positions are drawn with replacement, and what was drawn twice in a step is drawn again: so the
+    step gets the first distinct values of a uniform sequence, which are a uniform set. Where more than a quarter of a
+    group is wanted that would take long, and numpy draws step by step.
+    """
+    total, starts, sizes = population.total, population.starts, np.asarray(population.sizes)
+    steps = total * np.arange(len(counts))  # what is added to the positions of each step to tell them apart
+    keys = []
+    for start, size, wanted in zip(starts, population.sizes, counts.T, strict=True):
+        if 4 * wanted.max(initial=0) <= size:
+            keys.append(np.repeat(steps + start, wanted) + generator.integers(size, size=wanted.sum()))
+        else:
+            rows = [generator.choice(size, count, replace=False, shuffle=False) for count in wanted]
+            keys += [step + start + drawn for step, drawn in zip(steps, rows, strict=True)]
+    drawn = np.sort(np.concatenate(keys))
+    while len(again := np.flatnonzero(drawn[1:] == drawn[:-1])):
+        step, position = np.divmod(drawn[again], total)
+        group = np.searchsorted(starts, position, side="right") - 1
+        drawn[again] = steps[step] + starts[group] + generator.integers(sizes[group])
+        drawn.sort()
+    lengths = counts.sum(1)
+    return np.split(drawn - np.repeat(steps, lengths), np.cumsum(lengths)[:-1])
 
 
 def _inside_group(size: int, batch: int) -> Sampling | None:

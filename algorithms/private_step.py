@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from accounting.ledger import Ledger
 from accounting.plan import Plan
@@ -67,15 +68,43 @@ class Member:
 
     def positions(self, step: int) -> np.ndarray:
         """Rows of this step, from its block's generator."""
-        number, offset = divmod(step - self.state_since, BLOCK_STEPS)
+        place = self.place_in_block(step)
+        return self.block[1][place]
+
+    def place_in_block(self, step: int) -> int:
+        """Where in the sampling block this step is; the block is drawn when the step is in another one."""
+        number, place = divmod(step - self.state_since, BLOCK_STEPS)
         first = self.state_since + number * BLOCK_STEPS
         if self.block[0] != first:
             generator = self.streams.generator("sampling", first)
             self.block = (first, self.present_release().law.draw_block(generator, BLOCK_STEPS))
-        return self.block[1][offset]
+        return place
 
     def change_state(self, state: PublicState, step: int) -> None:
         self.state, self.state_since, self.release, self.block = state, step, None, (-1, [])
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """What the steps of a run's sampling block look up: dataset rows, labels and norm bounds, each [1, slot] per step.
+
+    Looked up for the whole block at once: three small look-ups in each step would cost a small model a sixth of it.
+    """
+
+    positions: list[np.ndarray]
+    release: Release
+    steps: list[tuple[Tensor, Tensor, Tensor]]
+
+    @classmethod
+    def of(cls, member: Member, like: Tensor) -> BlockRows:
+        """The look-ups of the member's present block, its bounds with the type and on the device of `like`."""
+        data, release, positions = member.data, member.present_release(), member.block[1]
+        bounds = torch.tensor(release.bounds, dtype=like.dtype, device=like.device) * NORM_MARGIN
+        where = torch.from_numpy(np.concatenate(positions)).to(like.device)
+        values = data.rows[where], data.labels[where], bounds[data.groups[where]]
+        lengths = [len(rows) for rows in positions]
+        by_step = (value.unsqueeze(0).split(lengths, 1) for value in values)
+        return cls(positions, release, list(zip(*by_step, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -100,9 +129,10 @@ class PrivateStep:
         self._divisors = torch.tensor(
             [[float(member.task.batch_size)] for member in members], dtype=params.dtype, device=params.device
         )
-        self._bounds: list[tuple[Release, Tensor] | None] = [None] * len(members)
+        self._blocks: list[BlockRows | None] = [None] * len(members)
         self._stacked: dict[tuple[int, int], Method] = {}
 
+    @torch.inference_mode()  # without autograd's book-keeping: a tenth of a small model's step
     def step(self, step: int) -> WeightedSum:
         """Make the step (counted from 0) for every run; returns the private per-sample values, for tests and probes."""
         batch = self._draw(step)
@@ -119,29 +149,28 @@ class PrivateStep:
 
     def _draw(self, step: int) -> Batch:
         """Rows, inputs, labels and bounds of the step, [run, slot]."""
-        positions = [member.positions(step) for member in self.members]
-        slots = max(len(rows) for rows in positions)
-        device = self.params.device
-        counts = mask = None
-        if any(len(rows) != slots for rows in positions):
-            counts = [len(rows) for rows in positions]
-            mask = (torch.arange(slots) < torch.tensor(counts).unsqueeze(1)).to(device)
-            positions = [np.pad(rows, (0, slots - len(rows))) for rows in positions]
-        picked = [torch.from_numpy(rows).to(device) for rows in positions]
-        pairs = list(zip(self.members, picked, strict=True))
-        inputs = [member.data.gather(member.data.rows[where]) for member, where in pairs]
-        labels = [member.data.labels[where] for member, where in pairs]
-        bounds = [self._group_bounds(run)[member.data.groups[where]] for run, (member, where) in enumerate(pairs)]
-        return Batch(_stack(inputs), _stack(labels), _stack(bounds), counts, mask)
+        picked = [self._picked(run, step) for run in range(len(self.members))]
+        counts = [rows.shape[1] for rows, _, _ in picked]
+        slots = max(counts)
+        ragged = min(counts) < slots
+        mask = None
+        if ragged:
+            mask = (torch.arange(slots) < torch.tensor(counts).unsqueeze(1)).to(self.params.device)
+            picked = [tuple(pad(values, (0, slots - values.shape[1])) for values in run) for run in picked]
+        inputs = [
+            member.data.gather(rows[0]).unsqueeze(0) for member, (rows, _, _) in zip(self.members, picked, strict=True)
+        ]
+        _, labels, bounds = zip(*picked, strict=True)
+        return Batch(_joined(inputs), _joined(labels), _joined(bounds), counts if ragged else None, mask)
 
-    def _group_bounds(self, run: int) -> Tensor:
-        """Norm bound per group of one run, as a tensor kept while its release lasts."""
-        release = self.members[run].present_release()
-        kept = self._bounds[run]
-        if kept is None or kept[0] is not release:
-            bounds = torch.tensor(release.bounds, dtype=self.params.dtype, device=self.params.device) * NORM_MARGIN
-            kept = self._bounds[run] = (release, bounds)
-        return kept[1]
+    def _picked(self, run: int, step: int) -> tuple[Tensor, ...]:
+        """Dataset rows, labels and norm bounds of one run at this step."""
+        member = self.members[run]
+        place = member.place_in_block(step)
+        block = self._blocks[run]
+        if block is None or block.positions is not member.block[1] or block.release is not member.present_release():
+            block = self._blocks[run] = BlockRows.of(member, self.params)
+        return block.steps[place]
 
     def _weigher(self, batch: Batch) -> Callable[[Tensor, Tensor, slice, slice], Tensor]:
         """One weight per sample: the method's importance, limited so that no sample moves the sum by more than its bound."""
@@ -200,6 +229,6 @@ def stack(methods: Sequence[Method], like: Tensor) -> Method:
     return replace(first, **changed) if changed else first  # type: ignore[type-var]
 
 
-def _stack(tensors: list[Tensor]) -> Tensor:
-    """[run, slot, ...]; a fleet of one is a view."""
-    return tensors[0].unsqueeze(0) if len(tensors) == 1 else torch.stack(tensors)
+def _joined(rows: Sequence[Tensor]) -> Tensor:
+    """[run, slot, ...] of the runs' [1, slot, ...]."""
+    return rows[0] if len(rows) == 1 else torch.cat(list(rows))

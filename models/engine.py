@@ -66,7 +66,8 @@ class FlatParameters:
 
     def __init__(self, module: nn.Module) -> None:
         self._owners: list[tuple[nn.Module, str]] = []
-        self._shapes: list[torch.Size] = []
+        self._layout: list[tuple[torch.Size, tuple[int, ...], int]] = []  # shape, strides, offset
+        self.num_parameters = 0
         seen: set[int] = set()
         for path, owner in module.named_modules():
             for name, parameter in owner.named_parameters(recurse=False):
@@ -77,9 +78,9 @@ class FlatParameters:
                     )
                 seen.add(id(parameter))
                 self._owners.append((owner, name))
-                self._shapes.append(parameter.shape)
-        self._sizes = [shape.numel() for shape in self._shapes]
-        self.num_parameters = sum(self._sizes)
+                shape = parameter.shape
+                self._layout.append((shape, torch.empty(shape, device="meta").stride(), self.num_parameters))
+                self.num_parameters += parameter.numel()
 
     def flatten(self, module: nn.Module) -> Tensor:
         """A copy of the module's present parameters as one float32 vector."""
@@ -87,8 +88,12 @@ class FlatParameters:
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """Views of the flat vector, shaped as the parameters."""
-        pieces = flat.split(self._sizes)
-        return [piece.view(shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
+        if flat.shape != (self.num_parameters,) or flat.stride() != (1,):
+            raise ValueError(
+                f"expected a contiguous vector of {self.num_parameters} parameters, not {tuple(flat.shape)}"
+            )
+        start = flat.storage_offset()
+        return [flat.as_strided(shape, strides, start + offset) for shape, strides, offset in self._layout]
 
     def bind(self, flat: Tensor) -> None:
         """Make the module compute with this flat vector; its storage is shared, nothing is copied."""
@@ -119,6 +124,11 @@ def aligned(values: Tensor) -> Tensor:
     return values if values.data_ptr() % ALIGNMENT_BYTES == 0 else values.clone()
 
 
+def usable_by_autograd(values: Tensor) -> Tensor:
+    """The same values as autograd takes them: a copy of what was made in inference mode, as the private step is."""
+    return values.clone() if values.is_inference() else values
+
+
 def initial_parameters(build: Callable[[], nn.Module], seed: int) -> nn.Module:
     """Build a module with parameters that depend on the seed alone, whatever was drawn before."""
     with torch.random.fork_rng(devices=[]):
@@ -127,9 +137,11 @@ def initial_parameters(build: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Per-sample cross-entropy and its gradient with respect to the logits, without an autograd tape."""
-    log_probabilities = logits.log_softmax(-1)
-    index = labels.unsqueeze(-1)
-    losses = log_probabilities.gather(-1, index).squeeze(-1).neg_()
-    gradient = log_probabilities.exp_()
-    return losses, gradient.scatter_add_(-1, index, gradient.new_full((), -1.0).expand(index.shape))
+    """Per-sample cross-entropy and its gradient with respect to the logits, without an autograd tape.
+
+    Computed as [class, sample]: torch vectorises a softmax over the first dimension, but not over a short last one.
+    """
+    index = labels.unsqueeze(0)
+    log_probabilities = logits.T.contiguous().log_softmax(0)
+    losses = log_probabilities.gather(0, index)[0].neg_()
+    return losses, log_probabilities.exp_().scatter_(0, index, -1.0, reduce="add").T

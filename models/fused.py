@@ -1,8 +1,8 @@
 """The fused engine: norms by the ghost trick, one weighted sum, no per-sample gradients kept.
 
-For each layer with parameters a forward hook records the activation that goes in; one backward pass gives the
-gradient of the loss with respect to what came out. From the pair follow the per-sample gradient norms
-(Goodfellow 2015; Li et al. 2022) and, once the weights are known, the weighted sum of gradients. Samples are
+One pass through the model and back (models/propagation.py) gives, for each layer with parameters, the activation that
+went in and the gradient of the loss with respect to what came out. From the pair follow the per-sample gradient
+norms (Goodfellow 2015; Li et al. 2022) and, once the weights are known, the weighted sum of gradients. Samples are
 taken in chunks whose activations fit the cache, and inside a chunk the small per-sample gradients of a convolution
 serve both purposes; they are gone with the chunk.
 Rules exist for Linear, Conv2d (groups=1), Embedding, GroupNorm and LayerNorm; layers without parameters need none.
@@ -10,75 +10,102 @@ Rules exist for Linear, Conv2d (groups=1), Embedding, GroupNorm and LayerNorm; l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from models.engine import (
     FlatParameters,
-    WeightedSum,
     Weigh,
+    WeightedSum,
     aligned,
     aligned_rows,
     cross_entropy,
     initial_parameters,
 )
+from models.matmul import add_product
+from models.propagation import Tape, propagation
 
 AddWeighted = Callable[[Tensor, list[Tensor]], None]
 """(weights [sample], views of the layer's parameters in the total) -> adds the layer's weighted sum there."""
 Rule = Callable[[Any, Tensor, Tensor], tuple[Tensor, AddWeighted]]
 """(layer, activation in, gradient out) -> (squared gradient norm per sample, how to add the weighted sum)."""
 
-CHUNK_BYTES = {"cpu": 24 << 20, "cuda": 1 << 30}  # activations of one chunk: what the caches like best (measured), or a slice of a GPU
+CHUNK_BYTES = {
+    "cpu": 24 << 20,
+    "cuda": 1 << 30,
+}  # activations of a chunk: what caches like best (measured); a slice of a GPU
 KEEP_BYTES = 64 << 20  # per-sample convolution gradients of one chunk above this are not kept for the second use
 
 
 def _linear(layer: nn.Linear, a: Tensor, g: Tensor) -> tuple[Tensor, AddWeighted]:
     """Squared norm ||g||^2 (||a||^2 + 1) for vectors; Gram matrices or plain gradients for sequences."""
     bias = layer.bias is not None
-    if a.dim() == 2:
-        squares = g.square().sum(1).mul_(a.square().sum(1).add_(float(bias)))
-    else:
-        a, g = a.flatten(1, -2), g.flatten(1, -2)
-        if 2 * a.shape[1] ** 2 <= layer.weight.numel():
-            squares = ((a @ a.mT) * (g @ g.mT)).sum((1, 2))
-        else:
-            squares = (g.mT @ a).square().sum((1, 2))
-        if bias:
-            squares = squares + g.sum(1).square().sum(1)
+    if a.dim() > 2:
+        return _linear_on_sequences(layer, a.flatten(1, -2), g.flatten(1, -2))
+    squares = g.square().sum(1)
+    of_inputs = a.square().sum(1)
+    squares = squares.addcmul_(squares, of_inputs) if bias else squares.mul_(of_inputs)
 
     def add(weights: Tensor, out: list[Tensor]) -> None:
-        weighted = (g * weights.view(-1, *[1] * (g.dim() - 1))).flatten(0, -2)
-        out[0].addmm_(weighted.T, a.flatten(0, -2))
+        weighted = g * weights.unsqueeze(1)
+        add_product(out[0], weighted, a)
         if bias:
             out[1].add_(weighted.sum(0))
 
     return squares, add
 
 
+def _linear_on_sequences(layer: nn.Linear, a: Tensor, g: Tensor) -> tuple[Tensor, AddWeighted]:
+    """The gradient is a sum over positions: its norm by Gram matrices, or by the gradient where that is less work."""
+    bias = layer.bias is not None
+    if 2 * a.shape[1] ** 2 <= layer.weight.numel():
+        squares = _sum_of_products(_gram(a), _gram(g)).to(g.dtype)
+    else:
+        squares = (g.mT @ a).square().sum((1, 2))
+    if bias:
+        squares.add_(g.sum(1).square().sum(1))
+
+    def add(weights: Tensor, out: list[Tensor]) -> None:
+        weighted = (g * weights.view(-1, 1, 1)).flatten(0, 1)
+        add_product(out[0], weighted, a.flatten(0, 1))
+        if bias:
+            out[1].add_(weighted.sum(0))
+
+    return squares, add
+
+
+def _gram(values: Tensor) -> Tensor:
+    """Inner products of the positions of each sample; double, because what they add up to may almost cancel."""
+    values = values.double()
+    return values @ values.mT
+
+
+def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
+    """Per sample, the sum of left x right over pairs of positions: a square, whatever its last digit says."""
+    return (left * right).sum((1, 2)).clamp_min_(0)
+
+
 def _conv2d(layer: nn.Conv2d, a: Tensor, g: Tensor) -> tuple[Tensor, AddWeighted]:
     """Per-sample weight gradients of a chunk: a matrix product for few inputs, else one grouped convolution."""
-    samples = a.shape[0]
     bias = layer.bias is not None
     small_stem = layer.in_channels * layer.kernel_size[0] * layer.kernel_size[1] <= 64
     gradients = _conv2d_by_columns(layer, a, g) if small_stem else _conv2d_by_groups(layer, a, g)
-    squares = gradients.square().sum((1, 2))
+    squares = gradients.square().sum(1)
     bias_gradients = g.sum((2, 3)) if bias else None
     if bias_gradients is not None:
-        squares += bias_gradients.square().sum(1)
-    if gradients.numel() * gradients.element_size() > KEEP_BYTES:
-        gradients = None  # too large to keep: the weighted sum is one more weight gradient instead
+        squares.add_(bias_gradients.square().sum(1))
+    # What is too large to keep is computed again, as one weight gradient of the whole chunk.
+    kept = gradients if gradients.numel() * gradients.element_size() <= KEEP_BYTES else None
 
     def add(weights: Tensor, out: list[Tensor]) -> None:
-        if gradients is not None:
-            out[0].view(1, -1).addmm_(weights.view(1, -1), gradients.view(samples, -1))
+        if kept is not None:
+            out[0].view(1, -1).addmm_(weights.view(1, -1), kept)
         else:
-            weighted = g * weights.view(-1, 1, 1, 1)
-            out[0].add_(torch.nn.grad.conv2d_weight(
-                a, layer.weight.shape, weighted, layer.stride, layer.padding, layer.dilation
-            ))
+            out[0].add_(_conv2d_weight_gradient(layer, a, g * weights.view(-1, 1, 1, 1), samples=1))
         if bias_gradients is not None:
             out[1].view(1, -1).addmm_(weights.view(1, -1), bias_gradients)
 
@@ -86,11 +113,11 @@ def _conv2d(layer: nn.Conv2d, a: Tensor, g: Tensor) -> tuple[Tensor, AddWeighted
 
 
 def _conv2d_by_columns(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
-    """[sample, out, in x k x k] as gradient times shifted views of the input (im2col without unfold's copy loop)."""
-    pad_h, pad_w = layer.padding
+    """[sample, out x in x k x k] as gradient times shifted views of the input (im2col without unfold's copy loop)."""
+    pad_h, pad_w = cast(tuple[int, int], layer.padding)  # check_layers refuses paddings by name
     if pad_h or pad_w:
         a = nn.functional.pad(a, (pad_w, pad_w, pad_h, pad_h))
-    a, g = a.contiguous(), g.contiguous()
+    a = a.contiguous()
     (kernel_h, kernel_w), (step_h, step_w), (gap_h, gap_w) = layer.kernel_size, layer.stride, layer.dilation
     samples, channels = a.shape[:2]
     out_h, out_w = g.shape[2:]
@@ -99,32 +126,34 @@ def _conv2d_by_columns(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
         (samples, channels, kernel_h, kernel_w, out_h, out_w),
         (by_sample, by_channel, by_row * gap_h, by_column * gap_w, by_row * step_h, by_column * step_w),
     ).reshape(samples, channels * kernel_h * kernel_w, out_h * out_w)
-    return torch.bmm(g.view(samples, g.shape[1], -1), columns.mT)
+    return torch.bmm(columns, g.flatten(2).mT).mT.flatten(1)
 
 
 def _conv2d_by_groups(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
-    """[sample, out, in x k x k] as the weight gradient of one convolution that has a group per sample."""
-    samples, channels = a.shape[:2]
-    shape = (samples * layer.out_channels, channels, *layer.kernel_size)
-    _, gradients, _ = torch.ops.aten.convolution_backward(
-        g.contiguous().view(1, -1, *g.shape[2:]),
-        a.contiguous().view(1, -1, *a.shape[2:]),
-        layer.weight.new_empty(1).expand(shape),
-        None, list(layer.stride), list(layer.padding), list(layer.dilation), False, [0, 0], samples,
-        [False, True, False],
-    )  # fmt: skip
-    return gradients.view(samples, layer.out_channels, -1)
+    """[sample, out x in x k x k] as the weight gradient of one convolution that has a group per sample."""
+    samples = len(a)
+    a, g = (values.contiguous().view(1, -1, *values.shape[2:]) for values in (a, g))
+    return _conv2d_weight_gradient(layer, a, g, samples=samples).view(samples, -1)
+
+
+def _conv2d_weight_gradient(layer: nn.Conv2d, a: Tensor, g: Tensor, *, samples: int) -> Tensor:
+    """Weight gradient of a convolution, or of `samples` of them side by side in the channels."""
+    out_channels, *inner = layer.weight.shape
+    weight = layer.weight.new_empty(1).expand(samples * out_channels, *inner)  # only its shape matters
+    options: Any = (layer.stride, layer.padding, layer.dilation)
+    only_weight = [False, True, False]
+    return torch.ops.aten.convolution_backward(g, a, weight, None, *options, False, [0, 0], samples, only_weight)[1]
 
 
 def _embedding(layer: nn.Embedding, a: Tensor, g: Tensor) -> tuple[Tensor, AddWeighted]:
     """Gradients of equal tokens add up: squared norm = sum over token pairs that are equal of g.g'."""
-    tokens, g = a.flatten(1), g.flatten(1, -2)
+    tokens, g = a.reshape(len(a), -1), g.reshape(len(a), -1, g.shape[-1])
     keep = torch.ones_like(tokens, dtype=g.dtype)
     if layer.padding_idx is not None:
         keep = (tokens != layer.padding_idx).to(g.dtype)
     g = g * keep.unsqueeze(-1)
-    same = (tokens.unsqueeze(1) == tokens.unsqueeze(2)).to(g.dtype)
-    squares = ((g @ g.mT) * same).sum((1, 2))
+    same = tokens.unsqueeze(1) == tokens.unsqueeze(2)
+    squares = _sum_of_products(_gram(g), same).to(g.dtype)
 
     def add(weights: Tensor, out: list[Tensor]) -> None:
         out[0].index_add_(0, tokens.flatten(), (g * weights.view(-1, 1, 1)).flatten(0, 1))
@@ -146,8 +175,9 @@ def _affine(gradients: Tensor, shifts: Tensor, shape: torch.Size) -> tuple[Tenso
 
 def _group_norm(layer: nn.GroupNorm, a: Tensor, g: Tensor) -> tuple[Tensor, AddWeighted]:
     normalised = nn.functional.group_norm(a, layer.num_groups, eps=layer.eps)
-    g = g.flatten(2) if g.dim() > 2 else g.unsqueeze(-1)
-    return _affine((normalised.view_as(g) * g).sum(2), g.sum(2), layer.weight.shape)
+    places = tuple(range(2, a.dim()))
+    scales, shifts = (normalised * g, g) if not places else ((normalised * g).sum(places), g.sum(places))
+    return _affine(scales, shifts, layer.weight.shape)
 
 
 def _layer_norm(layer: nn.LayerNorm, a: Tensor, g: Tensor) -> tuple[Tensor, AddWeighted]:
@@ -182,20 +212,17 @@ class FusedEngine:
     def __init__(self, build: Callable[[], nn.Module], *, device: torch.device, chunk: int | None = None) -> None:
         self._build = build
         self._device = device
-        self._module = initial_parameters(build, 0).to(device).train()
+        self._module = initial_parameters(build, 0).to(device).train().requires_grad_(False)
         self._flat = FlatParameters(self._module)
+        self._bound: Tensor | None = None
         self._chunk = chunk
-        self._tape: list[tuple[nn.Module, Tensor, Tensor]] = []
-        self._recording = False
-        self._first_view: dict[nn.Module, int] = {}
+        self._places: dict[nn.Module, slice] = {}
         for number, (layer, _) in enumerate(self._flat.of_layers()):
             if type(layer) not in RULES:
                 raise ValueError(f"the fused engine has no rule for {type(layer).__name__}; use engine=opacus")
-            if layer not in self._first_view:
-                self._first_view[layer] = number
-                layer.register_forward_hook(self._record)
-        for parameter in self._module.parameters():
-            parameter.requires_grad_(False)
+            first = self._places[layer].start if layer in self._places else number
+            self._places[layer] = slice(first, number + 1)
+        self._propagation = propagation(self._module, list(self._places))
         self.num_parameters = self._flat.num_parameters
 
     def initial(self, seed: int) -> Tensor:
@@ -206,95 +233,83 @@ class FusedEngine:
         self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
     ) -> WeightedSum:
         runs, slots = labels.shape
-        losses, norms, weights = params.new_zeros(3, runs, slots).unbind()
-        total = aligned_rows(*params.shape, like=params)
-        chunk = self._chunk_size(inputs, slots)
+        total = aligned_rows(runs, self.num_parameters, like=params)
+        windows: list[tuple[Tensor, Tensor, Tensor]] = []
         for run in range(runs):
-            self._flat.bind(aligned(params[run]))
-            run_inputs = aligned(inputs[run])
+            self._bind(aligned(params[run]))
+            run_inputs, run_labels = aligned(inputs[run]), labels[run]
             views = self._flat.views(total[run])
             used = slots if counts is None else counts[run]
+            chunk = self._chunk_size(run_inputs)
             for start in range(0, used, chunk):
-                window = (slice(run, run + 1), slice(start, min(start + chunk, used)))
-                losses[window], norms[window], weights[window] = self._add_chunk(
-                    run_inputs[window[1]], labels[run, window[1]], weigh, window, views
-                )
+                part = slice(start, min(start + chunk, used))
+                window = slice(run, run + 1), part
+                windows.append(self._add_chunk(run_inputs[part], run_labels[part], weigh, window, views))
+            if used < slots:
+                windows.append((params.new_zeros(1, slots - used),) * 3)
+        if len(windows) == 1:
+            losses, norms, weights = windows[0]
+        elif windows:
+            losses, norms, weights = (torch.cat(parts, 1).view(runs, slots) for parts in zip(*windows, strict=True))
+        else:
+            losses, norms, weights = params.new_zeros(3, runs, slots)
         return WeightedSum(losses, norms, weights, total)
 
     def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        self._flat.bind(params)
+        self._bind(params)
         losses = params.new_zeros(len(labels))
         correct = torch.zeros(len(labels), dtype=torch.bool, device=params.device)
-        chunk = 2 * self._chunk_size(inputs.unsqueeze(0), len(labels))  # no tape: half the memory of a step
-        with torch.no_grad():
-            for start in range(0, len(labels), chunk):
-                part = slice(start, start + chunk)
-                logits = self._module(inputs[part])
-                correct[part] = logits.argmax(-1) == labels[part]
-                losses[part] = nn.functional.cross_entropy(logits, labels[part], reduction="none")
+        chunk = 2 * self._chunk_size(inputs)  # no tape: half the memory of a step
+        for start in range(0, len(labels), chunk):
+            part = slice(start, start + chunk)
+            logits = self._module(inputs[part])
+            correct[part] = logits.argmax(-1) == labels[part]
+            losses[part] = nn.functional.cross_entropy(logits, labels[part], reduction="none")
         return losses, correct
+
+    def _bind(self, flat: Tensor) -> None:
+        """Compute with these parameters; nothing to do when they lie where the last ones do."""
+        if self._bound is None or self._bound.data_ptr() != flat.data_ptr() or self._bound.dtype != flat.dtype:
+            self._flat.bind(flat)
+            self._bound = flat
 
     def _add_chunk(
         self, inputs: Tensor, labels: Tensor, weigh: Weigh, window: tuple[slice, slice], views: list[Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Losses, norms and weights of one chunk, [1, sample]; its weighted gradients are added to the views."""
-        losses, tape = self._losses_and_tape(inputs, labels)
+        losses, gradient = cross_entropy(self._propagation.forward(inputs), labels)
+        tape = self._propagation.backward(gradient)
         squares, adders = self._apply_rules(tape)
-        norms = squares.sqrt_().nan_to_num_(nan=torch.inf, posinf=torch.inf).unsqueeze(0)
-        losses = losses.unsqueeze(0)
+        all_finite = float(squares.sum()) < math.inf
+        losses, norms = losses.unsqueeze(0), squares.sqrt_().unsqueeze(0)
+        if not all_finite:
+            norms.nan_to_num_(nan=math.inf, posinf=math.inf)
         weights = weigh(losses, norms, *window)
-        finite = norms[0] < torch.inf
-        if not bool(finite.all()):  # zero times nan is nan, so what is not finite is taken out before it is summed
-            weights = weights * finite
-            tape = [(layer, _only(finite, a), _only(finite, g)) for layer, a, g in tape]
-            _, adders = self._apply_rules(tape)
+        if not all_finite:  # zero times nan is nan, so what is not finite is taken out before it is summed
+            finite = norms[0] < math.inf
+            weights = _only(finite, weights[0]).unsqueeze(0)
+            _, adders = self._apply_rules([(layer, _only(finite, a), _only(finite, g)) for layer, a, g in tape])
         for (layer, _, _), add in zip(tape, adders, strict=True):
-            first = self._first_view[layer]
-            add(weights[0], views[first : first + len(layer._parameters)])
+            add(weights[0], views[self._places[layer]])
         return losses, norms, weights
 
-    def _losses_and_tape(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, list[tuple[nn.Module, Tensor, Tensor]]]:
-        """One forward and one backward: per layer the activation in and the gradient of the loss out."""
-        self._tape, self._recording = [], True
-        try:
-            with torch.enable_grad():
-                logits = self._module(inputs)
-        finally:
-            self._recording = False
-        tape, self._tape = self._tape, []
-        if len(tape) != len(self._first_view):
-            raise ValueError("a layer was used twice or not at all in one forward pass; the fused engine needs once")
-        losses, gradient = cross_entropy(logits.detach(), labels)
-        if len(tape) == 1 and tape[0][2] is logits:  # one linear layer: the loss gradient is all there is
-            return losses, [(tape[0][0], tape[0][1], gradient)]
-        gradients = torch.autograd.grad(logits, [out for _, _, out in tape], gradient)
-        return losses, [(layer, a, g) for (layer, a, _), g in zip(tape, gradients, strict=True)]
-
-    def _apply_rules(self, tape: list[tuple[nn.Module, Tensor, Tensor]]) -> tuple[Tensor, list[AddWeighted]]:
+    def _apply_rules(self, tape: Tape) -> tuple[Tensor, list[AddWeighted]]:
         """Squared gradient norms summed over the layers, and each layer's way to add its weighted sum."""
-        results = [RULES[type(layer)](layer, a, g) for layer, a, g in tape]
-        squares = results[0][0]
-        for layer_squares, _ in results[1:]:
-            squares = squares + layer_squares
-        return squares, [add for _, add in results]
+        (squares, add), *others = [RULES[type(layer)](layer, a, g) for layer, a, g in tape]
+        for more, _ in others:
+            squares.add_(more)
+        return squares, [add, *(add for _, add in others)]
 
-    def _record(self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        if self._recording:
-            if not output.requires_grad:
-                output.requires_grad_()  # the first layer: parameters need no gradient, so the tape begins here
-            self._tape.append((layer, inputs[0].detach(), output))
-
-    def _chunk_size(self, inputs: Tensor, slots: int) -> int:
+    def _chunk_size(self, inputs: Tensor) -> int:
         """Samples whose activations fit `CHUNK_BYTES`, found by one forward pass of one sample."""
-        if self._chunk is None and slots:
+        if self._chunk is None and len(inputs):
             sizes: list[int] = []
             hooks = [
                 layer.register_forward_hook(lambda _layer, _in, out: sizes.append(out.numel() * out.element_size()))
                 for layer in self._module.modules()
                 if not list(layer.children())
             ]
-            with torch.no_grad():
-                self._module(inputs[0, :1])
+            self._module(inputs[:1])
             for hook in hooks:
                 hook.remove()
             fits = CHUNK_BYTES[self._device.type] // (2 * max(sum(sizes), 1))  # activations and their gradients

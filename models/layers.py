@@ -14,6 +14,13 @@ import torch
 from torch import Tensor, nn
 
 
+def tanh(x: Tensor) -> Tensor:
+    """Hyperbolic tangent without an autograd tape; on a CPU as 2 sigmoid(2x) - 1."""
+    if x.device.type != "cpu":
+        return torch.tanh(x)  # one kernel there instead of three
+    return (x + x).sigmoid_().mul_(2).sub_(1)
+
+
 class _Tanh(torch.autograd.Function):
     """2 sigmoid(2x) - 1 with the derivative 1 - y^2 taken from the output, in one pass each way."""
 
@@ -21,7 +28,7 @@ class _Tanh(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return torch.sigmoid(x + x).mul_(2).sub_(1)
+        return tanh(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

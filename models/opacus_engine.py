@@ -17,7 +17,15 @@ import torch
 from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
 from torch import Tensor, nn
 
-from models.engine import FlatParameters, Weigh, WeightedSum, aligned, aligned_rows, initial_parameters
+from models.engine import (
+    FlatParameters,
+    Weigh,
+    WeightedSum,
+    aligned,
+    aligned_rows,
+    initial_parameters,
+    usable_by_autograd,
+)
 from models.validate import check_layers
 
 Mode = Literal["hooks", "ghost"]
@@ -70,6 +78,13 @@ class OpacusEngine:
 
     def weighted_sum(
         self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
+    ) -> WeightedSum:
+        with torch.inference_mode(False):
+            inputs, labels = usable_by_autograd(inputs), usable_by_autograd(labels)
+            return self._weighted_sum(params, inputs, labels, weigh, counts)
+
+    def _weighted_sum(
+        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None
     ) -> WeightedSum:
         runs, slots = labels.shape
         losses, norms, weights = params.new_zeros(3, runs, slots).unbind()
