@@ -91,7 +91,7 @@ class Plan:
         return (ASSUMED_PUBLIC, NOT_COVERED, *self.notes)
 
     def check(self, ledger: Ledger) -> tuple[float, ...]:
-        """Epsilon per group from the ledger alone; an error if it passes the plan, or the releases are not as planned."""
+        """Epsilon per group from the ledger alone; an error if it passes the plan, or releases differ from it."""
         for name, planned in self.releases.items():
             if ledger.count(name) != planned:
                 raise ValueError(f"the plan has {planned} releases of '{name}', the ledger {ledger.count(name)}")

@@ -173,7 +173,7 @@ class PrivateStep:
         return block.steps[place]
 
     def _weigher(self, batch: Batch) -> Callable[[Tensor, Tensor, slice, slice], Tensor]:
-        """One weight per sample: the method's importance, limited so that no sample moves the sum by more than its bound."""
+        """One weight per sample: the method's importance, limited so that no sample adds more than its bound."""
 
         def weigh(losses: Tensor, norms: Tensor, runs: slice, slots: slice) -> Tensor:
             bounds = batch.bounds[runs, slots]
