@@ -48,7 +48,7 @@ def train(configs: Sequence[dict[str, Any]], *, workers: int | None = None) -> O
 
     Args:
         configs: at least one; all write to the same folder.
-        workers: how many processes; None takes what the machine has.
+        workers: how many processes; None takes one per core, or one for a GPU.
 
     Raises:
         ValueError: a run that cannot be trained; nothing was started.
@@ -57,7 +57,16 @@ def train(configs: Sequence[dict[str, Any]], *, workers: int | None = None) -> O
     store = Store(Path(configs[0]["results"]["root"]))
     runs = [planned(config) for config in configs]
     preflight(runs, store)
+    if workers is None and any(on_gpu(config) for config in configs):
+        workers = 1  # processes would share one GPU and its memory; a fleet fills it instead
     return launch(runs, store=store, workers=workers, report=reporter())
+
+
+def on_gpu(config: dict[str, Any]) -> bool:
+    """Whether the run trains on a GPU."""
+    from runners import setup
+
+    return setup.device_of(config).type == "cuda"
 
 
 def planned(config: dict[str, Any]) -> PlannedRun:

@@ -74,3 +74,19 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=r"results\.root=.*file cannot be written"):
         preflight([], Store(tmp_path / "file"))
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(False, None), (True, 1)])
+def test_one_process_trains_on_a_gpu(
+    gpus: bool, expected: int | None, results_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+
+    def launch(runs: Sequence[PlannedRun], *, workers: int | None, **_: Any) -> Outcome:
+        asked.append(workers)
+        return Outcome()
+
+    monkeypatch.setattr(local_launcher, "launch", launch)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpus)
+    train([resolve(compose([*SMALL, f"results.root={results_root}"]))])
+    assert asked == [expected]
