@@ -101,7 +101,8 @@ class BlockRows:
         data, release, positions = member.data, member.present_release(), member.block[1]
         bounds = torch.tensor(release.bounds, dtype=like.dtype, device=like.device) * NORM_MARGIN
         where = torch.from_numpy(np.concatenate(positions)).to(like.device)
-        values = data.rows[where], data.labels[where], bounds[data.groups[where]]
+        rows, labels, groups = (values.index_select(0, where) for values in (data.rows, data.labels, data.groups))
+        values = rows, labels, bounds.index_select(0, groups)
         lengths = [len(rows) for rows in positions]
         by_step = (value.unsqueeze(0).split(lengths, 1) for value in values)
         return cls(positions, release, list(zip(*by_step, strict=True)))

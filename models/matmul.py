@@ -10,25 +10,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-LEAST_WIDTH = 8  # of the weight: below, oneDNN's preparation costs more than the product
+LEAST_PRODUCTS = 1 << 20  # with fewer multiplications, oneDNN's preparation costs more than it saves
 
 _onednn = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x weight^T + bias for x [..., in] and weight [out, in]; without an autograd tape."""
-    if _onednn is not None and _fits(x, weight):
+    if _onednn is not None and _pays(x, weight.size(0)):
         return _onednn(x, weight, bias, "none", [], "")
     return torch.nn.functional.linear(x, weight, bias)
 
 
 def add_product(out: Tensor, left: Tensor, right: Tensor) -> None:
     """out += left^T right for matrices left [row, out], right [row, in]."""
-    if _onednn is not None and _fits(left, out):
+    if _onednn is not None and _pays(right, out.size(0)):
         out.add_(_onednn(left.T, right.T, None, "none", [], ""))
     else:
         out.addmm_(left.T, right)
 
 
-def _fits(x: Tensor, weight: Tensor) -> bool:
-    return x.dtype is torch.float32 and x.is_cpu and weight.size(0) >= LEAST_WIDTH and weight.size(1) >= LEAST_WIDTH
+def _pays(x: Tensor, width: int) -> bool:
+    return x.dtype is torch.float32 and x.is_cpu and x.numel() * width >= LEAST_PRODUCTS

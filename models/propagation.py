@@ -158,8 +158,10 @@ def _relu(layer: nn.ReLU) -> Step:
 
 
 def _tanh(layer: nn.Module) -> Step:
+    function = tanh if isinstance(layer, Tanh) else torch.tanh
+
     def step(x: Tensor) -> tuple[Tensor, Back]:
-        out = tanh(x)
+        out = function(x)
         return out, lambda g: _aten.tanh_backward.grad_input(g, out, grad_input=g)
 
     return step
@@ -189,6 +191,7 @@ STEPS: dict[type[nn.Module], Callable[[Any], Step]] = {
     nn.Linear: _linear,
     nn.Conv2d: _conv2d,
     nn.ReLU: _relu,
+    nn.Tanh: _tanh,
     Tanh: _tanh,
     MaxPool2: _max_pool2,
     nn.Flatten: _flatten,

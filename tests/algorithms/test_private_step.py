@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from algorithms.private_step import stack
+from algorithms.private_step import PrivateStep, stack
+from models.opacus_engine import Mode, OpacusEngine
 from tests.algorithms.small import TASK, budget, engine, fleet, member, method_of, rows, without_noise
 
 
@@ -87,3 +88,18 @@ def test_a_plan_that_was_overspent_is_an_error() -> None:
     cheaper = method_of("dpsgd").plan(TASK, budget(epsilon=1.0))
     with pytest.raises(ValueError, match="has spent epsilon"):
         cheaper.check(run.ledger)
+
+
+@pytest.mark.parametrize("mode", ["hooks", "ghost"])
+def test_every_engine_makes_the_same_step(mode: Mode) -> None:
+    """The step is made in inference mode, which Opacus must leave for autograd."""
+    opacus = OpacusEngine(
+        lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)), device=torch.device("cpu"), mode=mode
+    )
+    runs = [member(method_of("asc")) for _ in range(2)]
+    ours = fleet(runs[:1], seeds=[3])
+    theirs = PrivateStep(opacus, runs[1:], opacus.initial(3).unsqueeze(0))
+    for number in range(TASK.steps):
+        ours.step(number)
+        theirs.step(number)
+    torch.testing.assert_close(theirs.params, ours.params, atol=1e-5, rtol=1e-4)

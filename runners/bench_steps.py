@@ -1,0 +1,220 @@
+"""What `rawls bench` measures, in a process that is prepared already: one workload under one method."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from accounting.ledger import Ledger
+from accounting.plan import Budget
+from accounting.sampling import GroupPoisson, Population, SamplingLaw, StratifiedWithoutReplacement
+from accounting.streams import Streams
+from algorithms.asc import Asc
+from algorithms.base import Task
+from algorithms.optimizer import Sgd
+from algorithms.private_step import BLOCK_STEPS, Batch, Member, PrivateStep, TrainingRows
+from datasets.base import InMemory
+from models.fused import FusedEngine
+from models.layers import MaxPool2, Tanh
+from models.logistic import Logistic
+from models.mnist_cnn import MnistCnn
+from models.tabular_mlp import TabularMlp
+
+GROUP_SIZES = (12_000, 5_000, 2_000, 1_000)
+BATCH = 256
+PARTS = 5  # the timed steps are cut into so many parts, and the median part counts
+WARM_UP_STEPS = 5
+CPU = torch.device("cpu")
+
+Step = Callable[[], object]
+
+
+def pooled_mnist_cnn(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """The two convolutions of mnist_cnn with padding, and a 2x2 max-pooling after each."""
+    channels, rows, columns = input_shape
+    return nn.Sequential(
+        nn.Conv2d(channels, 32, 3, padding=1),
+        MaxPool2(),
+        Tanh(),
+        nn.Conv2d(32, 16, 3, padding=1),
+        MaxPool2(),
+        Tanh(),
+        nn.Flatten(),
+        nn.Linear(16 * (rows // 4) * (columns // 4), num_classes),
+    )
+
+
+BuildModel = Callable[[tuple[int, ...], int], nn.Module]
+MODELS: dict[str, tuple[BuildModel, tuple[int, ...], int]] = {
+    "logistic": (Logistic().build, (104,), 2),
+    "mlp": (TabularMlp().build, (60,), 2),
+    "mnist_cnn_pooled": (pooled_mnist_cnn, (1, 28, 28), 10),
+    "mnist_cnn": (MnistCnn().build, (1, 28, 28), 10),
+}
+
+
+def measure(name: str, method: str, steps: int) -> dict[str, float]:
+    """Milliseconds per step and extra memory; for rawls also the milliseconds that drawing a step's rows takes."""
+    build_model, shape, num_classes = MODELS[name]
+    torch.manual_seed(0)
+    rows = sum(GROUP_SIZES)
+    images = len(shape) > 1
+    inputs = torch.randint(256, (rows, *shape), dtype=torch.uint8) if images else torch.randn(rows, *shape)
+    data = InMemory(inputs)
+    labels = torch.randint(num_classes, (rows,))
+
+    def build() -> nn.Module:
+        return build_model(shape, num_classes)
+
+    if method in ("rawls", "whole"):
+        step = _private(build, data, labels, draw=method == "whole")
+    else:
+        step = METHODS[method](build(), data.gather(torch.arange(BATCH)), labels[:BATCH])
+    before = _memory()
+    for _ in range(WARM_UP_STEPS):
+        step()
+    result = {"ms_per_step": _milliseconds(step, steps)}
+    result["extra_mb"] = (_memory() - before) / 2**20
+    if method == "whole":
+        population = Population(GROUP_SIZES)
+        equal = tuple(BATCH // len(GROUP_SIZES) for _ in GROUP_SIZES)
+        rates = tuple(batch / size for batch, size in zip(equal, GROUP_SIZES, strict=True))
+        result["stratified_ms"] = _drawing(StratifiedWithoutReplacement(population, equal))
+        result["poisson_ms"] = _drawing(GroupPoisson(population, rates))
+    return result
+
+
+class OneBatch(PrivateStep):
+    """The private step on the same batch each time."""
+
+    batch: Batch | None = None
+
+    def _draw(self, step: int) -> Batch:
+        if self.batch is None:
+            self.batch = super()._draw(step)
+        return self.batch
+
+
+def _private(build: Callable[[], nn.Module], data: InMemory, labels: Tensor, *, draw: bool) -> Step:
+    """A private step of ASC: a stratified batch, a norm bound per group, ledger, noise and SGD."""
+    method, population = Asc(), Population(GROUP_SIZES)
+    # No reweighting falls into the measurement: it is made once an epoch, not in every step.
+    task = Task(population=population, batch_size=BATCH, steps=10_000, steps_per_epoch=10_001)
+    plan = method.plan(task, _budget(method))
+    streams = Streams("bench")
+    engine = FusedEngine(build, device=CPU)
+    groups = torch.repeat_interleave(torch.arange(len(GROUP_SIZES)), torch.tensor(GROUP_SIZES))
+    member = Member(
+        method=method,
+        optimizer=Sgd(lr=0.1),
+        task=task,
+        plan=plan,
+        streams=streams,
+        ledger=Ledger(streams, len(GROUP_SIZES)),
+        data=TrainingRows(rows=torch.arange(len(labels)), labels=labels, groups=groups, gather=data.gather),
+        state=method.start(task, plan),
+    )
+    stepper = (PrivateStep if draw else OneBatch)(engine, [member], engine.initial(0).unsqueeze(0))
+    numbers = count()
+    return lambda: stepper.step(next(numbers))
+
+
+def _budget(method: Asc) -> Budget:
+    return Budget(epsilon=8.0, delta=1e-5, neighbouring=method.neighbouring, accountant="rdp", search="tight")
+
+
+def _plain(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
+    """What a training loop without privacy does."""
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(inputs), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def _hooks(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
+    """Opacus' default: per-sample gradients by hooks."""
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    wrapped = GradSampleModule(_contiguous(module))
+    sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+    optimizer = DPOptimizer(sgd, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=BATCH)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(wrapped(inputs), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def _ghost(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
+    """Opacus' ghost clipping: norms in one backward pass, the clipped sum in a second."""
+    from opacus.grad_sample import GradSampleModuleFastGradientClipping
+    from opacus.optimizers import DPOptimizerFastGradientClipping
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
+    wrapped = GradSampleModuleFastGradientClipping(_contiguous(module), max_grad_norm=1.0, use_ghost_clipping=True)
+    sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+    optimizer = DPOptimizerFastGradientClipping(sgd, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=BATCH)
+    loss = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(wrapped(inputs), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+METHODS = {"plain": _plain, "hooks": _hooks, "ghost": _ghost}
+
+
+def _contiguous(module: nn.Module) -> nn.Module:
+    """The module as Opacus computes it rightly: it misreads the channels-last layout that our pooling hands on."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_pre_hook(lambda _layer, inputs: tuple(x.contiguous() for x in inputs))
+    return module
+
+
+def _milliseconds(step: Step, steps: int) -> float:
+    """Processor time of one step: the median of a few parts."""
+    in_part = -(-steps // PARTS)
+    parts = []
+    for _ in range(PARTS):
+        start = time.process_time()
+        for _ in range(in_part):
+            step()
+        parts.append(1e3 * (time.process_time() - start) / in_part)
+    return median(parts)
+
+
+def _drawing(law: SamplingLaw) -> float:
+    """Milliseconds that drawing the rows of one step takes, a block at a time as in training."""
+    streams, blocks = Streams("bench"), count()
+
+    def block() -> None:
+        law.draw_block(streams.generator("sampling", next(blocks)), BLOCK_STEPS)
+
+    return _milliseconds(block, 50) / BLOCK_STEPS
+
+
+def _memory() -> int:
+    """Bytes of memory of the process's own, without the code of libraries; not Linux: the peak of all there is."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
