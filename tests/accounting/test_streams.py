@@ -34,6 +34,16 @@ def test_noise_is_never_reused() -> None:
     assert len(seeds) == 2000
 
 
+@pytest.mark.parametrize("bit", [0, 31, 32, 63, 64, 127])
+def test_every_bit_of_a_seed_counts(bit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.Generator.manual_seed drops all but 32 bits on a CPU: two steps of a long run would share their noise."""
+    seeds = iter([12345, 12345 ^ (1 << bit), 12345])
+    monkeypatch.setattr(Streams, "seed", lambda self, purpose, index: next(seeds))
+    one, other, again = (normal(Streams("a"), index) for index in range(3))
+    assert torch.equal(one, again)
+    assert not torch.isin(one, other).any()
+
+
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("std", [0.5, 2.0])
 def test_distribution_of_the_noise(secure: bool, std: float) -> None:
