@@ -32,10 +32,14 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(not process.keep_freed_memory(), reason="not glibc")
 def test_large_temporaries_cost_no_page_faults_once_the_process_is_prepared() -> None:
-    """Ten of 48 MiB, more than glibc ever keeps by itself, after as many to warm up: faults come anew, or not."""
+    """Ten of 48 MiB, more than glibc ever keeps by itself, after as many to warm up: faults come anew, or not.
+
+    One small object left in the middle of the freed block sends the next temporary to fresh memory, so a prepared
+    process may pay for one or two of the ten; a stock one pays for all.
+    """
     prepared, stock = (int(output_of(FAULTS.format(prepared=value))) for value in (True, False))
-    assert prepared < 20
     assert stock > 100
+    assert prepared < stock / 3
 
 
 def test_a_prepared_process_has_one_thread_whatever_the_environment_says() -> None:
