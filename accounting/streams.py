@@ -1,4 +1,4 @@
-"""Addressed randomness: what is drawn depends only on (run, purpose, step or block), never on what was drawn before.
+"""Addressed randomness: what is drawn depends only on (run, purpose, step), never on what was drawn before.
 
 A run therefore gives the same result alone, in any fleet, on any worker and after a resume, and no generator state
 is saved. With `secure=True` the same calls draw from the operating system instead, and nothing repeats.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     import torch
+
+
+NOISE_BLOCK = 16  # consecutive indices drawn by one generator: to seed it takes longer than a small model's noise
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,9 @@ class Streams:
 
     key: str
     secure: bool = False
+    _open: dict[tuple[object, ...], tuple[int, torch.Generator]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def seed(self, purpose: str, index: int) -> int:
         """A 128-bit seed for (run, purpose, index): wide enough that no two of all sweeps are ever equal."""
@@ -48,8 +54,24 @@ class Streams:
         if self.secure:
             values.add_(_system_normal(values), alpha=std)
             return
-        generator = _torch_generator(values.device, self.seed(purpose, index))
+        generator = self._noise_generator(values, index, purpose)
         values.add_(values.new_empty(values.shape).normal_(generator=generator), alpha=std)
+
+    def _noise_generator(self, like: torch.Tensor, index: int, purpose: str) -> torch.Generator:
+        """The generator of the index's block, about to draw what belongs to the index.
+
+        The last one is kept and serves the next index; for any other the block is drawn from its beginning, so that
+        what comes out depends on the index and not on what was asked before.
+        """
+        block, place = divmod(index, NOISE_BLOCK)
+        address = (purpose, like.shape, like.dtype, like.device)
+        next_index, generator = self._open.get(address, (-1, None))
+        if next_index != index or place == 0 or generator is None:
+            generator = _torch_generator(like.device, self.seed(purpose, block))
+            for _ in range(place):
+                like.new_empty(like.shape).normal_(generator=generator)
+        self._open[address] = (index + 1, generator)
+        return generator
 
 
 _STATE_START, _STATE_WORDS = 3, 624  # of the Mersenne twister, in 64-bit words of torch's CPU generator state

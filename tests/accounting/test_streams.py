@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
-from accounting.streams import Streams
+from accounting.streams import NOISE_BLOCK, Streams
 
 
 def normal(streams: Streams, index: int, size: int = 64, std: float = 1.0) -> torch.Tensor:
@@ -26,6 +26,19 @@ def test_equal_addresses_give_equal_draws_in_any_order() -> None:
     assert Streams("a").generator("x", 3).random() == Streams("a").generator("x", 3).random()
 
 
+@pytest.mark.parametrize("size", [7, 64])
+def test_noise_depends_on_its_index_whatever_was_drawn_before(size: int) -> None:
+    """Three blocks' noise in order, against each index asked of a new object and of one asked in a random order."""
+    straight, shuffled = Streams("a"), Streams("a")
+    in_order = [normal(straight, index, size) for index in range(3 * NOISE_BLOCK)]
+    order = np.random.default_rng(0).permutation(3 * NOISE_BLOCK)
+    for index in (*order, *order[:3], *order[:3]):
+        normal(shuffled, index, size + 1)  # other shapes of the same purpose have draws of their own
+        assert torch.equal(normal(shuffled, index, size), in_order[index])
+        assert torch.equal(normal(Streams("a"), index, size), in_order[index])
+    assert len(torch.unique(torch.cat(in_order))) == 3 * NOISE_BLOCK * size
+
+
 def test_noise_is_never_reused() -> None:
     draws = [normal(Streams(key), index) for key in "ab" for index in range(100)]
     values = torch.cat(draws).numpy()
@@ -39,7 +52,7 @@ def test_every_bit_of_a_seed_counts(bit: int, monkeypatch: pytest.MonkeyPatch) -
     """torch.Generator.manual_seed drops all but 32 bits on a CPU: two steps of a long run would share their noise."""
     seeds = iter([12345, 12345 ^ (1 << bit), 12345])
     monkeypatch.setattr(Streams, "seed", lambda self, purpose, index: next(seeds))
-    one, other, again = (normal(Streams("a"), index) for index in range(3))
+    one, other, again = (normal(Streams("a"), 0) for _ in range(3))
     assert torch.equal(one, again)
     assert not torch.isin(one, other).any()
 
