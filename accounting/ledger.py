@@ -46,6 +46,7 @@ class Ledger:
         self._num_groups = num_groups
         self._lines = [Line.from_dict(line) for line in lines]
         self._open: dict[str, tuple[Release, int]] = {}
+        self._last_step = {line.release["name"]: line.first_step + line.count - 1 for line in self._lines}
 
     def publish(self, release: Release, total: Tensor, step: int) -> Tensor:
         """Add the release's noise to the private sum, in place, and record it; what comes back is public."""
@@ -74,6 +75,12 @@ class Ledger:
         return tuple(groups)
 
     def _record(self, release: Release, step: int) -> None:
+        # Noise is addressed by name and step: a second release there would get the first one's noise.
+        if step <= self._last_step.get(release.name, -1):
+            raise ValueError(
+                f"'{release.name}' was already released at step {step}; give each release a name of its own"
+            )
+        self._last_step[release.name] = step
         same, position = self._open.get(release.name, (None, -1))
         if same is not release:
             record = release.to_dict()

@@ -17,7 +17,7 @@ from accounting.ledger import Ledger
 
 TOLERANCE = 1e-6  # relative; thresholds are solved to 1e-9, sums of many steps round
 
-ASSUMED_PUBLIC = "group sizes and group membership are public"
+ASSUMED_PUBLIC = "group sizes and group membership are public: a neighbouring dataset has the same ones"
 NOT_COVERED = "hyper-parameter search and selection on the validation set are not accounted for"
 
 
@@ -111,6 +111,7 @@ class Plan:
             "epsilon": max(per_group),
             "epsilon_per_group": list(per_group),
             "delta": self.budget.delta,
+            "delta_set_aside": self.delta_set_aside,
             "order": self.order,
             "accountant": str(self.budget.accountant),
             "neighbouring": str(self.budget.neighbouring),

@@ -1,7 +1,8 @@
 """Addressed randomness: what is drawn depends only on (run, purpose, step), never on what was drawn before.
 
 A run therefore gives the same result alone, in any fleet, on any worker and after a resume, and no generator state
-is saved. With `secure=True` the same calls draw from the operating system instead, and nothing repeats.
+is saved. Whoever knows the run's key can draw the same noise and take it off again. With `secure=True` noise comes
+from the operating system, sampling from generators it seeds, and nothing repeats.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Streams:
 
     Args:
         key: names the run (its id); equal keys give equal draws.
-        secure: draw from the operating system's cryptographic generator; draws then never repeat.
+        secure: draw noise from the operating system's cryptographic generator, and seed the others from it.
     """
 
     key: str

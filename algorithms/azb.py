@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from accounting.events import Event, GaussianEvent
+from accounting.events import Event, Everyone, GaussianEvent, Sampling, WithoutReplacement
 from accounting.plan import Budget, Plan
 from accounting.release import Release
 from accounting.sampling import OneGroup
@@ -39,27 +40,37 @@ class Azb(GroupReweighting):
         return tuple(range(len(task.population.sizes)))
 
     def plan(self, task: Task, budget: Budget) -> Plan:
-        kappa = budget.calibrate(lambda kappa: self.calibration_events(task, kappa)).noise_multiplier
+        kappa = max(
+            budget.calibrate(partial(self._events, task, sampling)).noise_multiplier
+            for sampling in self.most_exposed(task)
+        )
         groups = range(len(task.population.sizes))
         return Plan(
             budget=budget,
             noise_multiplier=kappa,
             noise_std=kappa * self.clip_norm,
-            events=tuple(self.group_events(task, group, kappa) for group in groups),
+            events=tuple(self._events(task, self._sampling_of(task, group), kappa) for group in groups),
             releases={"gradient": task.steps, LOSS_RELEASE: self.num_updates(task)},
             covered=self.covered(task),
             notes=self.notes(),
         )
 
-    def calibration_events(self, task: Task, noise_multiplier: float) -> Sequence[Event]:
-        """What the target is calibrated on: the most exposed of the covered groups."""
-        batches = self.batches(task)
-        group = max(self.covered(task), key=lambda g: batches[g] / task.population.sizes[g])
-        return self.group_events(task, group, noise_multiplier)
+    def most_exposed(self, task: Task) -> Sequence[Sampling]:
+        """What the target is calibrated on: the covered group with the largest rate.
 
-    def group_events(self, task: Task, group: int, noise_multiplier: float) -> tuple[Event, ...]:
-        """Prop. 3: T steps as if the group were drawn every time, and the loss releases."""
-        sampling = self._law(task, np.ones(len(task.population.sizes))).sampling_of(group)
+        A group that is drawn whole is charged the plain Gaussian, which costs less than the bound for a rate of almost
+        1: neither is always the worse, so both are calibrated and the larger noise is taken.
+        """
+        samplings = [self._sampling_of(task, group) for group in self.covered(task)]
+        parts = [sampling for sampling in samplings if isinstance(sampling, WithoutReplacement)]
+        whole = [sampling for sampling in samplings if isinstance(sampling, Everyone)]
+        return [*sorted(parts, key=lambda part: part.batch / part.population)[-1:], *whole[:1]]
+
+    def _sampling_of(self, task: Task, group: int) -> Sampling | None:
+        return self._law(task, np.ones(len(task.population.sizes))).sampling_of(group)
+
+    def _events(self, task: Task, sampling: Sampling | None, noise_multiplier: float) -> tuple[Event, ...]:
+        """Prop. 3: T steps as if the member's group were drawn every time, and the loss releases."""
         steps = [] if sampling is None else [GaussianEvent(sampling, noise_multiplier, task.steps)]
         return (*steps, *self.loss_events(task, noise_multiplier))
 

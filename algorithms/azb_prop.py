@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from accounting.events import Event, GaussianEvent, WithoutReplacement
+from accounting.events import Sampling, WithoutReplacement
 from algorithms.azb import Azb
 from algorithms.base import Task
 
@@ -33,11 +33,10 @@ class AzbProp(Azb):
         batches = np.rint(task.batch_size * sizes / sizes.sum()).astype(int)
         return tuple(np.clip(batches, 1, sizes).tolist())
 
-    def calibration_events(self, task: Task, noise_multiplier: float) -> Sequence[Event]:
+    def most_exposed(self, task: Task) -> Sequence[Sampling]:
         if self.calibrated_rate == "realised":
-            return super().calibration_events(task, noise_multiplier)
-        mean_rate = WithoutReplacement(task.population.total, task.batch_size)
-        return [GaussianEvent(mean_rate, noise_multiplier, task.steps), *self.loss_events(task, noise_multiplier)]
+            return super().most_exposed(task)
+        return [WithoutReplacement(task.population.total, task.batch_size)]
 
     def notes(self) -> tuple[str, ...]:
         if self.calibrated_rate == "realised":

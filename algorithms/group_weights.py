@@ -63,6 +63,10 @@ class GroupReweighting(Method):
 
 
 def exponential(weights: np.ndarray, losses: np.ndarray, rate: float) -> np.ndarray:
-    """weights x exp(rate x losses), scaled to sum to 1 (shifted first, so that nothing overflows)."""
-    grown = weights * np.exp(rate * (losses - losses.max()))
+    """weights x exp(rate x losses), scaled to sum to 1; at least one weight must be positive.
+
+    Shifted first by the largest loss of a positive weight, so that nothing overflows and one term always stays.
+    """
+    exponents = rate * (losses - losses[weights > 0].max())
+    grown = weights * np.exp(np.minimum(exponents, 0.0))  # only those of weight zero pass 0
     return grown / grown.sum()

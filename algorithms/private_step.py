@@ -180,7 +180,10 @@ class PrivateStep:
             bounds = batch.bounds[runs, slots]
             limits = bounds / norms.clamp_min(1e-30)
             importance = self._method(runs).importance(losses, norms, bounds)
-            weights = limits.clamp_max(importance) if isinstance(importance, float) else limits.minimum(importance)
+            if isinstance(importance, Tensor):
+                weights = importance.nan_to_num(nan=0.0).clamp(-limits, limits)
+            else:
+                weights = limits.clamp_max(max(0.0, importance))  # 0 for nan, which is larger than nothing
             return weights if batch.mask is None else weights * batch.mask[runs, slots]
 
         return weigh

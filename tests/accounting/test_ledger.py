@@ -71,6 +71,20 @@ def test_a_resumed_ledger_goes_on_in_the_same_lines() -> None:
     assert resumed.events() == straight.events()
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_second_release_of_one_name_at_one_step_is_refused(resumed: bool) -> None:
+    """Its noise would be the first one's, so that their difference had none."""
+    ledger = Ledger(Streams("run"), 2)
+    for step in range(3):
+        ledger.publish(release(), torch.zeros(1), step)
+    if resumed:
+        ledger = Ledger(Streams("run"), 2, ledger.to_dicts())
+    ledger.publish(release(name="group losses"), torch.zeros(1), 2)
+    with pytest.raises(ValueError, match="'gradient' was already released at step 2"):
+        ledger.publish(release((6, 2)), torch.zeros(1), 2)
+    assert ledger.count("gradient") == 3
+
+
 @pytest.mark.parametrize(("field", "value"), [("bounds", (float("nan"), 1.0)), ("noise_std", -1.0)])
 def test_a_release_that_bounds_nothing_is_refused(field: str, value: object) -> None:
     fields = {"name": "gradient", "law": release().law, "bounds": (1.0, 0.5), "noise_std": 2.0} | {field: value}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from accounting.accountants import epsilon
 from accounting.events import Everyone, GaussianEvent, Neighbouring, WithoutReplacement
 from accounting.release import Release
+from accounting.sampling import Population
+from algorithms.group_weights import exponential
 from tests.algorithms.small import SIZES, TASK, budget, member, method_of
 from tests.algorithms.test_asc import MNIST, FixedLosses
 
@@ -28,6 +31,19 @@ def test_the_minority_pays_for_azb_weak() -> None:
     assert max(plan.epsilon_per_group[:8]) <= 1.0
     assert plan.epsilon == plan.epsilon_per_group[8]
     assert 8 not in plan.covered
+
+
+@pytest.mark.parametrize("sizes", [(256, 474, 5000), (256, 257, 5000), (256, 2000, 5000)])
+def test_the_target_is_met_where_a_group_is_drawn_whole_and_where_almost(sizes: tuple[int, ...]) -> None:
+    """The bound for a rate of almost 1 costs more than no subsampling: the largest rate is not always the worst."""
+    task = replace(TASK, population=Population(sizes), batch_size=256, steps=500, steps_per_epoch=50)
+    plan = method_of("azb").plan(task, budget(1.0, 1e-5))
+    assert 0.99 < plan.epsilon <= 1.0
+
+
+def test_weights_of_zero_stay_zero_whatever_their_loss() -> None:
+    weights = exponential(np.array([1.0, 1.0, 0.0]), np.array([-100.0, -101.0, 100.0]), rate=5.0)
+    np.testing.assert_allclose(weights, np.array([1.0, math.exp(-5.0), 0.0]) / (1.0 + math.exp(-5.0)))
 
 
 def test_azb_weak_without_other_groups_is_refused() -> None:

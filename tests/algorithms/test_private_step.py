@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from algorithms.dpsgd import DpSgd
 from algorithms.private_step import PrivateStep, stack
 from models.opacus_engine import Mode, OpacusEngine
 from tests.algorithms.small import TASK, budget, engine, fleet, member, method_of, rows, without_noise
@@ -43,6 +45,23 @@ def test_an_empty_batch_is_noised_and_charged() -> None:
     step.step(0)
     assert not torch.equal(before, step.params)
     assert empty.ledger.count("gradient") == 1
+
+
+@pytest.mark.parametrize("importance", [-1000.0, 1000.0, math.nan, math.inf, -math.inf, 0, 1])
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_no_importance_lets_a_sample_pass_its_bound(
+    importance: float, as_tensor: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def importance_of(_method: object, losses: torch.Tensor, *_: torch.Tensor) -> torch.Tensor | float:
+        return torch.full_like(losses, importance) if as_tensor else importance
+
+    monkeypatch.setattr(DpSgd, "importance", importance_of)
+    run = without_noise(member(method_of("dpsgd", clip_norm=0.01)))
+    stepper = fleet([run])
+    batch = stepper._draw(0)
+    summed = stepper.step(0)
+    assert ((summed.weights * summed.norms).abs() <= batch.bounds).all()
+    assert summed.total.isfinite().all()
 
 
 def test_padding_of_a_ragged_fleet_adds_nothing() -> None:
