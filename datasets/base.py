@@ -3,7 +3,8 @@
 A dataset is a frozen specification whose fields are the keys of conf/dataset/<name>.yaml; `load` turns it
 into `Data`. Real files are read only where they already lie under data.root (`fetch` obtains them);
 otherwise the simulated twin takes their place and says so in `provenance`. Splits depend on the seed
-alone. The row cut of `max_examples` is ours, for small scales; no paper does it.
+alone. The row cut of `max_examples` is ours, for small scales; no paper does it, so what it leaves of real
+data is called a subset.
 """
 
 from abc import ABC, abstractmethod
@@ -85,7 +86,8 @@ class Dataset(ABC):
     Fields:
         provenance: None takes the best that lies under data.root: the real files, a subset of them, else the
             simulated twin. A configuration is stored with what was found, so that a twin never passes for real data.
-        max_examples: rows of each part at most (None: all), proportional to the groups but for SMALLEST_CUT.
+        max_examples: rows of each part at most (None: all), proportional to the groups but for SMALLEST_CUT. Real
+            data that lose rows by it load as a subset; what is stored here, and so a run's id, stays `real`.
     """
 
     name: ClassVar[str]
@@ -125,7 +127,18 @@ class Dataset(ABC):
         """The data of the wanted provenance, or of the best at hand."""
         provenance = self.provenance or self.found(root)
         data = self.simulate() if provenance == "simulated" else self.read(root, provenance)
+        if data.provenance != provenance:
+            raise ValueError(
+                f"dataset.provenance={provenance} was asked for, but what {self.name} has is {data.provenance}: "
+                f"set dataset.provenance={data.provenance}, or null for the best at hand"
+            )
+        if provenance == "real" and self._cuts(data):
+            data = replace(data, provenance="subset")
         return replace(data, splits=lambda seed: self._checked(data, seed))
+
+    def _cuts(self, data: Data) -> bool:
+        """Whether max_examples drops rows; how many a part has depends on no seed."""
+        return self.max_examples is not None and max(map(len, data.splits(0))) > self.max_examples
 
     def _checked(self, data: Data, seed: int) -> Split:
         """The split of a seed, cut to max_examples, with no training group empty."""

@@ -1,14 +1,16 @@
 """CelebA (Liu et al. 2015; ASC section 6): predict Male; groups are blond x gender; the official split.
 
 The paper gives neither image size nor preprocessing; ours: the middle square of the aligned image,
-resized to image_size (64 unless told), scaled to [0, 1] and normalised by ImageNet's mean and deviation,
-as a pretrained ResNet expects; no augmentation. Images are decoded when asked for, and kept if all of
-them fit DECODE_CACHE_BYTES.
+resized to image_size (64 unless told), in [0, 1]; no augmentation. Nothing is standardised here: mnist_cnn's
+authors give it plain colours, and a pretrained network knows its own statistics (models/resnet50.py). Images
+are decoded when asked for, and kept if all of them fit DECODE_CACHE_BYTES.
 
 Whole: list_attr_celeba.txt, list_eval_partition.txt and img_align_celeba (folder or zip) in one folder,
-as torchvision has it. The extract of the first 10,000 images at half size lies in the official training
-part, so it gets a seeded split (70, 15 and 15 % of each group) and is marked as a subset. CelebA is for
-non-commercial research: `fetch` takes it from its authors' address, which refuses at busy hours.
+as torchvision has it. A folder counts only if it holds every image of the list by name, for an interrupted
+extraction leaves some of them; otherwise the zip is read, and without one the folder is refused.
+The extract of the first 10,000 images at half size lies in the official training part, so it gets a seeded
+split (70, 15 and 15 % of each group) and is marked as a subset. CelebA is for non-commercial research:
+`fetch` takes it from its authors' address, which refuses at busy hours.
 """
 
 import os
@@ -36,8 +38,6 @@ VALID_GROUP_SIZES = (8_535, 8_276, 2_874, 182)
 TEST_GROUP_SIZES = (9_767, 7_535, 2_480, 180)
 SUBSET_HELD_OUT = 0.15
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 DECODE_CACHE_BYTES = 4 << 30
 
 
@@ -81,7 +81,6 @@ class Faces:
 
     def __init__(self, names: Sequence[str], content: Callable[[str], bytes], image_size: int) -> None:
         self._names, self._content, self._size = names, content, image_size
-        self._mean, self._std = (torch.tensor(value).view(3, 1, 1) for value in (IMAGENET_MEAN, IMAGENET_STD))
         num_bytes = len(names) * 3 * image_size**2
         # Untouched pages of an empty tensor cost nothing: the cache grows with what is read.
         self._cache = (
@@ -103,7 +102,7 @@ class Faces:
                 self._cache[row] = self._decode(row)
                 self._cached[row] = True
             pixels = self._cache.index_select(0, rows)
-        return pixels.to(torch.float32).div_(255).sub_(self._mean).div_(self._std)
+        return pixels.to(torch.float32).div_(255)
 
     def _decode(self, row: int) -> Tensor:
         """One image, uint8."""
@@ -150,24 +149,21 @@ class CelebA(Dataset):
         return "subset" if _is_there(root, SUBSET_ATTRIBUTES, SUBSET_IMAGES) else "simulated"
 
     def fetch(self, root: Path) -> list[Path]:
-        folder = _folder(root)
         paths = obtain((ATTRIBUTES, PARTITION), root)
+        folder = _whole_folder(root, _names(_attributes(paths[0])))
         return [*paths, folder] if folder is not None else [*paths, *obtain((IMAGES,), root)]
 
     def read(self, root: Path, provenance: Provenance) -> Data:
         return self._read_subset(root) if provenance == "subset" else self._read_whole(root)
 
     def _read_whole(self, root: Path) -> Data:
-        folder = _folder(root)
-        used = (ATTRIBUTES, PARTITION) if folder is not None else (ATTRIBUTES, PARTITION, IMAGES)
-        attributes, partition, *archive = (verified(source, root, self.name) for source in used)
-        # Its first line is the number of images; its header does not name the column of file names.
-        table = pd.read_csv(attributes, sep=r"\s+", skiprows=1)
-        names = [str(name) for name in table.index]
+        attributes, partition = (verified(source, root, self.name) for source in (ATTRIBUTES, PARTITION))
+        table = _attributes(attributes)
+        names = _names(table)
         parts = pd.read_csv(partition, sep=r"\s+", header=None, index_col=0)[1].loc[names].to_numpy()
         split = Split(*(np.flatnonzero(parts == part) for part in range(3)))
-        content = _in_folder(folder) if folder is not None else _in_archive(archive[0])
-        sources = {source.filename: source.sha256 for source in used}
+        content, archives = _official_images(root, names)
+        sources = {source.filename: source.sha256 for source in (ATTRIBUTES, PARTITION, *archives)}
         return _data(Faces(names, content, self.image_size), _groups(table), lambda seed: split, "real", sources)
 
     def _read_subset(self, root: Path) -> Data:
@@ -175,7 +171,7 @@ class CelebA(Dataset):
         attributes, archive = (verified(source, root, self.name) for source in used)
         table = pd.read_csv(attributes, index_col="filename")
         groups = _groups(table)
-        faces = Faces([str(name) for name in table.index], _in_archive(archive), self.image_size)
+        faces = Faces(_names(table), _in_archive(archive), self.image_size)
         sources = {source.filename: source.sha256 for source in used}
         return _data(faces, groups, lambda seed: _seeded(groups, seed), "subset", sources)
 
@@ -188,7 +184,7 @@ class CelebA(Dataset):
         split = Split(*np.split(np.arange(len(groups)), ends[:-1]))
         gender, hair = smooth_fields(2, (3, self.image_size, self.image_size), generator)
         means = np.stack([(0.3 * male) * gender + (0.5 * blond) * hair for blond in (-1, 1) for male in (-1, 1)])
-        twin = SimulatedImages(means, groups, seed=1, shift=IMAGENET_MEAN, scale=IMAGENET_STD)
+        twin = SimulatedImages(means, groups, seed=1)
         return _data(twin, groups, lambda seed: split, "simulated", {})
 
 
@@ -197,13 +193,41 @@ def _is_there(root: Path, *sources: Source) -> bool:
 
 
 def _is_whole(root: Path) -> bool:
-    return _is_there(root, ATTRIBUTES, PARTITION) and (_folder(root) is not None or _is_there(root, IMAGES))
+    return _is_there(root, ATTRIBUTES, PARTITION) and (bool(_folders(root)) or _is_there(root, IMAGES))
 
 
-def _folder(root: Path) -> Path | None:
-    """The folder of extracted images, if there is one."""
+def _folders(root: Path) -> list[Path]:
+    """The folders of extracted images, whole or not."""
     folders = (root / folder / "img_align_celeba" for folder in IMAGES.folders)
-    return next((folder for folder in folders if folder.is_dir()), None)
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _whole_folder(root: Path, names: Sequence[str]) -> Path | None:
+    """The folder of extracted images that holds every one of these, if there is one."""
+    return next((folder for folder in _folders(root) if not _lacking(folder, names)), None)
+
+
+def _lacking(folder: Path, names: Sequence[str]) -> set[str]:
+    """Which of these images the folder does not hold, by one scan of it."""
+    with os.scandir(folder) as entries:
+        return set(names).difference(entry.name for entry in entries)
+
+
+def _official_images(root: Path, names: Sequence[str]) -> tuple[Callable[[str], bytes], tuple[Source, ...]]:
+    """The bytes of an image by its name, and the archives they come from.
+
+    Raises:
+        ValueError: there is neither a whole folder nor the archive.
+    """
+    if (folder := _whole_folder(root, names)) is not None:
+        return _in_folder(folder), ()
+    if not _is_there(root, IMAGES) and (partial := _folders(root)):
+        lacking = _lacking(partial[0], names)
+        raise ValueError(
+            f"{partial[0]} lacks {len(lacking)} of the {len(names)} images of celeba ({min(lacking)} for one): "
+            f"extract {IMAGES.filename} again, or put it at {root / IMAGES.home}"
+        )
+    return _in_archive(verified(IMAGES, root, CelebA.name)), (IMAGES,)
 
 
 def _in_folder(folder: Path) -> Callable[[str], bytes]:
@@ -214,6 +238,15 @@ def _in_archive(path: Path) -> Callable[[str], bytes]:
     # One handle per process: a forked worker would share its parent's position in the file.
     archive = cache(lambda process: ZipFile(path))
     return lambda name: archive(os.getpid()).read(f"img_align_celeba/{name}")
+
+
+def _attributes(path: Path) -> pd.DataFrame:
+    """The official list: its first line is the number of images, its header names no column of file names."""
+    return pd.read_csv(path, sep=r"\s+", skiprows=1)
+
+
+def _names(table: pd.DataFrame) -> list[str]:
+    return [str(name) for name in table.index]
 
 
 def _groups(table: pd.DataFrame) -> Rows:

@@ -26,21 +26,12 @@ def smooth_fields(
 
 
 class SimulatedImages:
-    """Images around the mean field of their group, given as (image - shift) / scale by channel."""
+    """Images around the mean field of their group."""
 
-    def __init__(
-        self,
-        means: NDArray[np.float32],
-        groups: NDArray[np.int64],
-        *,
-        seed: int,
-        shift: tuple[float, ...] = (0.0,),
-        scale: tuple[float, ...] = (1.0,),
-    ) -> None:
+    def __init__(self, means: NDArray[np.float32], groups: NDArray[np.int64], *, seed: int) -> None:
         generator = np.random.default_rng(seed)
         num_rows = len(groups)
         self._means, self._groups = means, groups
-        self._shift, self._scale = (torch.tensor(value).view(-1, 1, 1) for value in (shift, scale))
         self._smooth = smooth_fields(BANK_SIZE, self.shape, generator)
         self._white = generator.standard_normal((BANK_SIZE, *self.shape), dtype=np.float32)
         self._amplitude = generator.uniform(0.4, 1.6, num_rows).astype(np.float32)
@@ -52,8 +43,7 @@ class SimulatedImages:
         return tuple(self._means.shape[1:])
 
     def gather(self, rows: Tensor) -> Tensor:
-        images = torch.from_numpy(self.images(rows.numpy()))
-        return images.sub_(self._shift).div_(self._scale)
+        return torch.from_numpy(self.images(rows.numpy()))
 
     def images(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The images of the given rows, float32 in [0, 1]."""

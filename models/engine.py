@@ -136,6 +136,29 @@ def initial_parameters(build: Callable[[], nn.Module], seed: int) -> nn.Module:
         return build()
 
 
+def check_samples_apart(engine: Engine, inputs: Tensor, labels: Tensor) -> None:
+    """Raise a ValueError unless gradient norms in a batch are those of each sample alone.
+
+    Layer by layer a model may look right and still be wrong: a layer called on something that is no sample (positions,
+    one row for all), or code that mixes samples, gives norms that bound nothing.
+    """
+    params = engine.initial(0).unsqueeze(0)
+
+    def norms_of(rows: slice) -> Tensor:
+        def nothing(_losses: Tensor, norms: Tensor, *_window: slice) -> Tensor:
+            return torch.zeros_like(norms)
+
+        return engine.weighted_sum(params, inputs[rows].unsqueeze(0), labels[rows].unsqueeze(0), nothing).norms[0]
+
+    together = norms_of(slice(None))
+    alone = torch.cat([norms_of(slice(row, row + 1)) for row in range(len(labels))])
+    if not torch.allclose(together, alone, rtol=1e-2, atol=1e-6 * float(alone.max())):
+        raise ValueError(
+            "the gradient of a sample depends on the others of its batch: call every layer on a tensor whose first "
+            "dimension is the sample, and let nothing mix samples"
+        )
+
+
 def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Per-sample cross-entropy and its gradient with respect to the logits, without an autograd tape.
 

@@ -219,7 +219,7 @@ class FusedEngine:
         self._places: dict[nn.Module, slice] = {}
         for number, (layer, _) in enumerate(self._flat.of_layers()):
             if type(layer) not in RULES:
-                raise ValueError(f"the fused engine has no rule for {type(layer).__name__}; use engine=opacus")
+                raise ValueError(f"the fused engine has no rule for {type(layer).__name__}; use engine=auto")
             first = self._places[layer].start if layer in self._places else number
             self._places[layer] = slice(first, number + 1)
         self._propagation = propagation(self._module, list(self._places))

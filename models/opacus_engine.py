@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
+from opacus.grad_sample.functorch import ft_compute_per_sample_gradient
 from torch import Tensor, nn
 
 from models.engine import (
@@ -26,10 +27,41 @@ from models.engine import (
     initial_parameters,
     usable_by_autograd,
 )
+from models.fused import RULES
 from models.validate import check_layers
 
 Mode = Literal["hooks", "ghost"]
-_HOOKS = {"hooks": GradSampleModule, "ghost": GradSampleModuleFastGradientClipping}
+
+
+class _GhostClipping(GradSampleModuleFastGradientClipping):
+    """Opacus' ghost clipping with norms that are never too low: they bound what the second pass adds.
+
+    Its Gram matrices in single precision lose what positions that cancel leave, a fifth of a norm and more; and
+    torch's own norm of some million entries is off by up to 1e-3. So the norms of every layer are taken here.
+    """
+
+    def __init__(self, module: nn.Module, **options: Any) -> None:
+        super().__init__(module, **options)
+        self.NORM_SAMPLERS = {type(layer): _layer_norms for layer in module.modules()}
+
+
+def _layer_norms(layer: nn.Module, activations: list[Tensor], gradients: Tensor) -> dict[nn.Parameter, Tensor]:
+    """Gradient norms [sample] of a layer's parameters; those of a layer with a ghost rule all under its first one."""
+    parameters = list(layer.parameters(recurse=False))
+    if isinstance(layer, nn.Linear | nn.Embedding):
+        squares, _ = RULES[type(layer)](layer, activations[0], gradients)
+        return dict.fromkeys(parameters, torch.zeros_like(squares)) | {parameters[0]: squares.sqrt()}
+    sampler = GradSampleModule.GRAD_SAMPLERS.get(type(layer), ft_compute_per_sample_gradient)
+    samples = sampler(layer, activations, gradients)
+    return {parameter: _squares(values).sqrt() for parameter, values in samples.items()}
+
+
+def _squares(values: Tensor) -> Tensor:
+    """Squared norm of each sample's values; torch's norm would round long rows by far more."""
+    return values.reshape(len(values), -1).square().sum(1)
+
+
+_HOOKS = {"hooks": GradSampleModule, "ghost": _GhostClipping}
 _RESULT = {"hooks": "grad_sample", "ghost": "_norm_sample"}  # the attribute of a parameter that the hooks set
 
 
@@ -39,7 +71,7 @@ class OpacusEngine:
     Args:
         build: makes the module; called with torch's generator seeded by `initial`.
         device: where parameters and batches live.
-        mode: `hooks` is the reference; `ghost` needs less memory and refuses a Linear layer used twice.
+        mode: `hooks` is the reference; `ghost` needs less memory and refuses a layer used twice.
         physical_batch: samples per micro-batch; it changes memory and speed, the result only by rounding.
     """
 
@@ -120,8 +152,8 @@ class OpacusEngine:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Losses, norms, weights of a micro-batch, [1, sample]; its weighted gradients go to the views."""
         losses, results = self._run_hooks(inputs, labels)
-        norms_by_parameter = [result.reshape(len(labels), -1).norm(dim=1) for result in results]
-        norms = torch.stack(norms_by_parameter).norm(dim=0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
+        squares = torch.stack([_squares(result) for result in results]).sum(0)
+        norms = squares.sqrt_().nan_to_num_(nan=torch.inf, posinf=torch.inf)
         finite = norms < torch.inf
         weights = weigh(losses.detach().unsqueeze(0), norms.unsqueeze(0), *window)
         weights = torch.where(finite, weights, 0.0)  # not a product: zero times nan is nan
@@ -140,7 +172,7 @@ class OpacusEngine:
             try:
                 losses = self._losses(inputs, labels)
             except NotImplementedError as error:
-                raise ValueError("a layer is used twice in one forward pass; use mode=hooks") from error
+                raise ValueError("a layer is used twice in one forward pass; use engine=opacus_hooks") from error
             losses.sum().backward(retain_graph=self._mode == "ghost")
         results = []
         for name, parameter in zip(self._names, self._parameters, strict=True):
@@ -149,7 +181,7 @@ class OpacusEngine:
             parameter.grad = None  # of the whole batch, a by-product
             if result is None or len(result) != len(labels):
                 raise ValueError(
-                    f"parameter '{name}' received no gradient per sample in mode={self._mode}: "
+                    f"parameter '{name}' received no gradient per sample with engine=opacus_{self._mode}: "
                     "call its layer as a module, on a tensor whose first dimension is the sample"
                 )
             results.append(result)

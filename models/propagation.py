@@ -56,7 +56,7 @@ class Chain:
     def __init__(self, sequence: list[nn.Module]) -> None:
         self._steps = [(layer if layer._parameters else None, STEPS[type(layer)](layer)) for layer in sequence]
         self._channels_last = any(isinstance(layer, MaxPool2) for layer in sequence)  # what pooling is fastest in
-        self._passed: list[tuple[nn.Module | None, Tensor, Back]] = []
+        self._passed: list[tuple[nn.Module | None, Tensor | None, Back]] = []
 
     def forward(self, inputs: Tensor) -> Tensor:
         x = inputs
@@ -66,7 +66,8 @@ class Chain:
         for layer, step in self._steps:
             out, back = step(x)
             if layer is not None or self._passed:  # before the first parameters nothing needs a gradient
-                self._passed.append((layer, x, back))
+                # What went into a layer without parameters may go, unless its way back holds it.
+                self._passed.append((layer, None if layer is None else x, back))
             x = out
         return x
 
@@ -74,7 +75,7 @@ class Chain:
         tape: Tape = []
         while True:
             layer, x, back = self._passed.pop()
-            if layer is not None:
+            if layer is not None and x is not None:
                 tape.append((layer, x, gradient))
             if not self._passed:
                 return tape
@@ -106,6 +107,12 @@ class Autograd:
                 raise ValueError(
                     f"layer '{name}' was used {uses} times in one forward pass, but the fused engine takes layers used "
                     "once; use engine=opacus_hooks"
+                )
+        for layer, _, out in self._passed:
+            if len(out) != len(inputs):
+                raise ValueError(
+                    f"layer '{self._names[layer]}' was called on {len(out)} rows for {len(inputs)} samples: call it on "
+                    "a tensor whose first dimension is the sample"
                 )
         return self._logits.detach()
 

@@ -4,15 +4,15 @@ scratch.
 He et al. 2016, with the stride on the 3x3 convolution as in torchvision and in Hugging Face's
 microsoft/resnet-50. Pretrained means what Opacus' module fixer makes of a pretrained network: convolutions
 are kept, the affine parameters of the normalisations begin anew at 1 and 0 (BatchNorm's would not fit other
-statistics), and the last layer is fresh. Inputs are colours between 0 and 1; the network standardises them as
-the pretraining did.
+statistics), and the last layer is fresh. Inputs are colours between 0 and 1: the network standardises them as
+the pretraining did, and no dataset does, for these statistics belong to the weights and not to the images.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from models.layers import Standardise
+from models.pretrained import Pretrained
 from models.torchvision_schemas import declare_missing
 
 if TYPE_CHECKING:
     from torchvision.models.resnet import ResNet
 
-# Where a weights file may lie in a folder resnet50, looked at before any download.
-ROOT_VARIABLE = "RAWLS_DATA_ROOT"
+FOLDER = "resnet50"  # of weights files, under data.root
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _HUGGING_FACE, _TORCHVISION = "microsoft/resnet-50", "torchvision"
 _SOURCES = {  # where the weights are, and the name under which they are kept
@@ -41,7 +41,7 @@ _BLOCKS = (3, 4, 6, 3)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResNet50:
+class ResNet50(Pretrained):
     """ResNet-50 for [3, rows, columns] images; `weights` names the source of the pretrained convolutions."""
 
     pretrained: bool = True
@@ -51,12 +51,12 @@ class ResNet50:
         if self.weights not in _SOURCES:
             raise ValueError(f"model.weights={self.weights} is unknown; choose one of {', '.join(_SOURCES)}")
 
-    def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    def build(self, input_shape: tuple[int, ...], num_classes: int, root: Path | None = None) -> nn.Module:
         if len(input_shape) != 3 or input_shape[0] != 3 or min(input_shape) < 1:
             raise ValueError(f"resnet50 takes images [3, rows, columns], not {list(input_shape)}; choose another model")
         network = _network(num_classes)
         if self.pretrained:
-            _load_convolutions(network, self.weights)
+            _load_convolutions(network, self.weights, root)
         standardise = Standardise(_IMAGENET_MEAN, _IMAGENET_STD)
         return nn.Sequential(OrderedDict(standardise=standardise, network=network))
 
@@ -85,21 +85,34 @@ def _network(num_classes: int) -> ResNet:
     return network
 
 
-def _load_convolutions(network: ResNet, source: str) -> None:
+def _load_convolutions(network: ResNet, source: str, root: Path | None) -> None:
     """Copy the pretrained convolutions into the network.
 
     Raises:
-        ValueError: the weights cannot be had, or lack a convolution.
+        ValueError: the weights cannot be had, or are not those of a ResNet-50.
     """
-    state = _pretrained_state(source)
+    ours = {
+        f"{_hugging_face_name(name) if source == _HUGGING_FACE else name}.weight": layer.weight
+        for name, layer in network.named_modules()
+        if isinstance(layer, nn.Conv2d)
+    }
+    theirs = _convolutions(_pretrained_state(source, root))
+    # All of theirs, too: a ResNet-101 has every convolution of a ResNet-50, and more.
+    for key in ours | theirs:
+        if key not in ours or key not in theirs or theirs[key].shape != ours[key].shape:
+            raise ValueError(
+                f"{_SOURCES[source][1]}, under data.root or in torch hub's cache, does not hold the convolutions of a "
+                f"ResNet-50 ({key} is missing, superfluous or of another shape): remove it and fetch it again"
+            )
     with torch.no_grad():
-        for name, layer in network.named_modules():
-            if not isinstance(layer, nn.Conv2d):
-                continue
-            key = f"{_hugging_face_name(name) if source == _HUGGING_FACE else name}.weight"
-            if key not in state or state[key].shape != layer.weight.shape:
-                raise ValueError(f"the weights file of {source} holds no fitting {key}; remove it and fetch it again")
-            layer.weight.copy_(state[key])
+        for key, weight in ours.items():
+            weight.copy_(theirs[key])
+
+
+def _convolutions(state: object) -> dict[str, Tensor]:
+    """The kernels of images among what a weights file holds, which may be anything."""
+    entries = state.items() if isinstance(state, Mapping) else ()
+    return {str(key): value for key, value in entries if isinstance(value, Tensor) and value.dim() == 4}
 
 
 def _hugging_face_name(name: str) -> str:
@@ -114,14 +127,14 @@ def _hugging_face_name(name: str) -> str:
     return f"resnet.encoder.stages.{int(stage.removeprefix('layer')) - 1}.layers.{block}.{part}.convolution"
 
 
-def _pretrained_state(source: str) -> dict[str, Tensor]:
-    """The state dictionary of the source: a file under the data root, torch hub's cache, or its server."""
+def _pretrained_state(source: str, root: Path | None) -> object:
+    """What the source's file holds: a file under data.root, else torch hub's cache, else its server."""
     url, name = _SOURCES[source]
-    folder = Path(os.environ.get(ROOT_VARIABLE, "")) / "resnet50"
+    folder = None if root is None else root / FOLDER
     try:
         return torch.hub.load_state_dict_from_url(
             url,
-            model_dir=str(folder) if (folder / name).is_file() else None,
+            model_dir=str(folder) if folder is not None and (folder / name).is_file() else None,
             file_name=name,
             map_location="cpu",
             progress=False,
@@ -131,6 +144,6 @@ def _pretrained_state(source: str) -> dict[str, Tensor]:
     except Exception as error:  # many types, for no network, a wrong checksum or a broken file
         reason = str(error).partition(". ")[0]
         raise ValueError(
-            f"the pretrained weights of {source} cannot be had ({reason}): put {url} as resnet50/{name} "
+            f"the pretrained weights of {source} cannot be had ({reason}): put {url} as {FOLDER}/{name} "
             "under data.root, or set model.pretrained=false"
         ) from error

@@ -29,7 +29,7 @@ def check_layers(module: nn.Module, engine: EngineName | None = None) -> EngineN
         ValueError: a layer mixes samples, is random, or has no rule in the engine; it is named with its type.
     """
     if engine is not None and engine not in get_args(EngineName):
-        raise ValueError(f"engine={engine} is unknown; choose one of {', '.join(get_args(EngineName))}")
+        raise ValueError(f"check_layers knows no engine {engine}; it takes {', '.join(get_args(EngineName))}")
     FlatParameters(module)  # refuses parameters shared between layers
     _refuse(module, _fault_in_any)
     if engine == "opacus" or (engine is None and _first(module, _fault_in_fused)):
@@ -73,7 +73,7 @@ def _fault_in_any(layer: nn.Module) -> str | None:
     if isinstance(layer, nn.Embedding) and (layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse):
         return "whose weights or gradients depend on the batch; drop max_norm, scale_grad_by_freq, sparse"
     if isinstance(layer, nn.RNNBase | nn.RNNCellBase):
-        return "which no engine has a rule for; write its cell with Linear layers and use engine=opacus"
+        return "which no engine has a rule for; write its cell with Linear layers and use engine=opacus_hooks"
     if isinstance(layer, nn.MultiheadAttention):
         return "which no engine has a rule for; use opacus.layers.DPMultiheadAttention"
     return None
@@ -83,10 +83,10 @@ def _fault_in_fused(layer: nn.Module) -> str | None:
     """Why the fused engine cannot take this layer."""
     if not _owns_parameters(layer):
         return None
-    if type(layer) not in RULES:
-        return "which the fused engine has no rule for; use engine=opacus"
+    if type(layer) not in RULES:  # the other engine is a way out only if it has one
+        return _fault_in_opacus(layer) or "which the fused engine has no rule for; use engine=opacus_hooks"
     if isinstance(layer, nn.Conv2d) and (layer.groups != 1 or isinstance(layer.padding, str)):
-        return "which the fused engine takes with groups=1 and padding in numbers; use engine=opacus"
+        return "which the fused engine takes with groups=1 and padding in numbers; use engine=opacus_hooks"
     return None
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,20 @@ from algorithms.base import Method, Task
 from algorithms.optimizer import Sgd
 from algorithms.private_step import TrainingRows
 from datasets.base import Data, Dataset, Split
-from models.engine import Engine
+from models.engine import Engine, check_samples_apart
 from models.fused import FusedEngine
 from models.opacus_engine import OpacusEngine
+from models.pretrained import Pretrained
 from models.validate import EngineName, check_layers
 from runners.spec import build
 
 Config = Mapping[str, Any]
+
+# What an experiment that can be repeated costs.
+SEEDED = (
+    "the noise is seeded by the configuration, so epsilon holds only against those who do not know it: "
+    "set privacy.secure=true for what leaves the house"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +70,7 @@ def prepare(config: Config) -> Prepared:
         plan=plan,
         group_names=dataset.group_names,
         provenance=data.provenance if data else "plan only",
-        assumptions=(*plan.assumptions, *dataset.assumptions),
+        assumptions=(*plan.assumptions, *dataset.assumptions, *(() if config["privacy"]["secure"] else (SEEDED,))),
         data=data,
     )
 
@@ -76,14 +84,48 @@ def device_of(config: Config) -> torch.device:
     """The device asked for; 'auto' is a GPU where there is one."""
     wanted = config["device"]
     available = torch.cuda.is_available()
+    if wanted == "auto":
+        return torch.device("cuda" if available else "cpu")
     if wanted.startswith("cuda") and not available:
         raise ValueError(f"device={wanted} was asked for, but torch sees no CUDA device; use device=cpu or device=auto")
-    return torch.device(("cuda" if available else "cpu") if wanted == "auto" else wanted)
+    there = ["cpu"]
+    if available:
+        there += ["cuda", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    if wanted not in there:
+        raise ValueError(f"device={wanted} is not there: choose one of auto, {', '.join(there)}")
+    return torch.device(wanted)
 
 
 def build_engine(config: Config, data: Data) -> Engine:
     """The per-sample gradient engine of the configured model, built once per process."""
-    return _engine(_key(config["model"]), data.inputs.shape, data.num_classes, str(device_of(config)), config["engine"])
+    device = device_of(config)
+    if device.type == "cuda":
+        make_cuda_reproducible()
+    shape, num_classes, root = data.inputs.shape, data.num_classes, str(config["data"]["root"])
+    return _engine(_key(config["model"]), shape, num_classes, root, str(device), config["engine"])
+
+
+def check_model(config: Config) -> None:
+    """Try the model on three samples of the data, once per process; on the CPU, for whoever checks trains nothing."""
+    _checked(_key(config["model"]), _key(config["dataset"]), str(config["data"]["root"]), config["engine"])
+
+
+def make_cuda_reproducible() -> None:
+    """Have this process compute on a GPU in full single precision and in the same order every time.
+
+    To be called before the first tensor is sent there. Runs on a CPU need none of it, and must not get it.
+    """
+    # TF32 rounds to 1e-3: norms would be too low by more than the margin of 1e-5 that their bounds allow for.
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    # index_add_ and cuDNN's weight gradients add up in whatever order threads come; cuBLAS needs a workspace of its own
+    # not to. What has no deterministic kernel warns.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # It would also fill whatever torch.empty makes, on the CPU too; ours is written before it is read.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def training_rows(data: Data, split: Split, device: torch.device) -> TrainingRows:
@@ -162,16 +204,26 @@ def _load(dataset: str, root: str) -> Data:
 
 
 @lru_cache(maxsize=8)
-def _engine(model: str, shape: tuple[int, ...], num_classes: int, device: str, wanted: str) -> Engine:
+def _engine(model: str, shape: tuple[int, ...], num_classes: int, root: str, device: str, wanted: str) -> Engine:
     spec = build(json.loads(model), "model")
+    # Weights lie where data do.
+    build_model = partial(spec.build, root=Path(root)) if isinstance(spec, Pretrained) else spec.build
 
     def module() -> torch.nn.Module:
-        return spec.build(shape, num_classes)
+        return build_model(shape, num_classes)
 
     asked: EngineName | None = None if wanted == "auto" else "fused" if wanted == "fused" else "opacus"
     if check_layers(module(), asked) == "fused":
         return FusedEngine(module, device=torch.device(device))
     return OpacusEngine(module, device=torch.device(device), mode="ghost" if wanted == "opacus_ghost" else "hooks")
+
+
+@lru_cache(maxsize=64)
+def _checked(model: str, dataset: str, root: str, wanted: str) -> None:
+    data = _load(dataset, root)
+    rows = torch.arange(min(3, len(data.labels)))
+    engine = _engine(model, data.inputs.shape, data.num_classes, root, "cpu", wanted)
+    check_samples_apart(engine, data.inputs.gather(rows), data.labels[rows])
 
 
 def _key(node: Config) -> str:

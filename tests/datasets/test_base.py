@@ -1,6 +1,6 @@
 """What holds for every dataset of conf/dataset (a new YAML is picked up by itself), and shared helpers."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -62,6 +62,20 @@ class TestEveryDataset:
         assert spec.load(tmp_path).provenance == "simulated"
         with pytest.raises(ValueError, match=rf"{spec.sources[0].sha256}.*rawls data {spec.name}.*put it"):
             specify(recipe, provenance="real").load(tmp_path)
+
+    def test_a_cut_of_real_data_is_a_subset(
+        self, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With the twin passed off as the real files."""
+        spec = specify(recipe, provenance="real")
+        passed_off = replace(spec.simulate(), provenance="real")
+        monkeypatch.setattr(type(spec), "read", lambda *_: passed_off)
+        longest = max(len(part) for part in passed_off.splits(3))
+        for limit, expected in ((None, "real"), (longest, "real"), (longest - 1, "subset")):
+            cut_spec = specify(recipe, provenance="real", max_examples=limit)
+            assert cut_spec.load(tmp_path).provenance == expected
+            assert cut_spec.provenance == "real"
+        assert specify(recipe, provenance="simulated", max_examples=500).load(tmp_path).provenance == "simulated"
 
     def test_shapes_and_types(self, recipe: Path, twin: Data) -> None:
         assert twin.provenance == "simulated"
@@ -184,7 +198,14 @@ class Lopsided(Dataset):
 
 def test_an_empty_training_group_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="group 'none' of dataset lopsided has no training rows with seed 4"):
-        Lopsided().load(tmp_path).splits(4)
+        Lopsided(provenance="simulated").load(tmp_path).splits(4)
+
+
+@pytest.mark.parametrize("wanted", ["real", "subset"])
+def test_other_data_than_were_asked_for_are_refused(tmp_path: Path, wanted: Provenance) -> None:
+    sentence = rf"^dataset\.provenance={wanted} was asked for, but what lopsided has is simulated: set [^\n]+$"
+    with pytest.raises(ValueError, match=sentence):
+        Lopsided(provenance=wanted).load(tmp_path)
 
 
 @pytest.mark.parametrize("limit", [0, -3])

@@ -36,5 +36,10 @@ def test_only_training_is_poor_in_eights(data: Data, seed: int) -> None:
     assert tuple(test) == (45, 45, 44, 46, 45, 45, 45, 45, 44, 45)
 
 
+def test_there_is_no_subset_of_them(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"dataset\.provenance=subset was asked for, but what digits has is real"):
+        Digits(provenance="subset").load(tmp_path)
+
+
 def test_nothing_needs_fetching(tmp_path: Path) -> None:
     assert Digits().fetch(tmp_path) == []

@@ -3,14 +3,18 @@
 import copy
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from opacus.layers import DPMultiheadAttention
 from torch import Tensor, nn
 
+from models.engine import Engine, check_samples_apart
+from models.fused import FusedEngine
 from models.opacus_engine import Mode, OpacusEngine
 from tests.models.conftest import Case, fixed_weights, oracle
+from tests.models.fused_cases import Difference
 
 CPU = torch.device("cpu")
 MODES: tuple[Mode, ...] = ("hooks", "ghost")
@@ -67,6 +71,18 @@ class ByHand(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.linear(x, self.layer.weight, self.layer.bias)
+
+
+class Scale(nn.Module):
+    """A normalisation of long rows, whose per-sample gradients are as long, and a readout that weighs all alike."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(x)
+        return torch.stack([x.mean(1), -x.mean(1)], 1)
 
 
 class Positions(nn.Module):
@@ -267,7 +283,7 @@ def test_a_layer_used_twice_is_right_in_hooks_and_refused_in_ghost_mode() -> Non
     result = hooks.weighted_sum(params, inputs, labels, clip)
     _, gradients = oracle(Twice, params[0], inputs[0], labels[0])
     torch.testing.assert_close(result.norms[0], gradients.norm(dim=1))
-    with pytest.raises(ValueError, match="used twice.*mode=hooks"):
+    with pytest.raises(ValueError, match="used twice.*use engine=opacus_hooks$"):
         OpacusEngine(Twice, device=CPU, mode="ghost").weighted_sum(params, inputs, labels, clip)
 
 
@@ -278,7 +294,7 @@ def test_parameters_without_per_sample_gradients_are_named(
 ) -> None:
     inputs, labels = vectors()
     computer = OpacusEngine(build, device=CPU, mode=mode)
-    with pytest.raises(ValueError, match=f"'{name}' received no gradient per sample"):
+    with pytest.raises(ValueError, match=f"'{name}' received no gradient per sample with engine=opacus_{mode}:"):
         computer.weighted_sum(computer.initial(0).unsqueeze(0), inputs, labels, clip)
 
 
@@ -289,3 +305,70 @@ def test_unknown_modes_and_layers_are_refused() -> None:
         OpacusEngine(Residual, device=CPU, physical_batch=0)
     with pytest.raises(ValueError, match=r"layer '1' is BatchNorm1d.*GroupNorm"):
         OpacusEngine(lambda: nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), device=CPU)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("scale", ["random", "equal"])
+def test_norms_of_a_million_entries_are_not_too_low(mode: Mode, scale: str) -> None:
+    """torch's own norm of a long row in single precision is off by up to 1e-3; the step's margin is 1e-5."""
+    torch.manual_seed(0)
+    features = 200_000
+    inputs = torch.randn(1, 2, features) if scale == "random" else torch.full((1, 2, features), 0.1)
+    labels = torch.tensor([[0, 1]])
+    engine = OpacusEngine(lambda: nn.Sequential(Scale(features)), device=CPU, mode=mode)
+    params = engine.initial(0).unsqueeze(0)
+    summed = engine.weighted_sum(params, inputs, labels, lambda losses, norms, *_: torch.ones_like(norms))
+    _, gradients = oracle(lambda: nn.Sequential(Scale(features)), params[0].double(), inputs[0].double(), labels[0])
+    torch.testing.assert_close(summed.norms[0].double(), gradients.norm(dim=1), rtol=1e-6, atol=0.0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_norms_of_positions_that_cancel_are_right(mode: Mode) -> None:
+    """A Gram matrix in single precision would be wrong by a fifth here, to the side that breaks the bound."""
+    torch.manual_seed(0)
+    module = Difference()
+    flat = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+    one = 100 * torch.randn(SLOTS, 9)
+    inputs = torch.stack([one, one + 0.01 * torch.randn(SLOTS, 9)], 1)
+    labels = torch.randint(CLASSES, (SLOTS,))
+    _, gradients = oracle(lambda: copy.deepcopy(module), flat.double(), inputs.double(), labels)
+    engine = OpacusEngine(lambda: copy.deepcopy(module), device=CPU, mode=mode)
+    engine._flat.bind(flat)
+    _, results = engine._run_hooks(inputs, labels)
+    # The readout's share is left out: it would hide a wrong one of the inner layer.
+    inner = results[0].reshape(SLOTS, -1).square().sum(1).sqrt()
+    torch.testing.assert_close(inner, gradients[:, : 9 * 40].norm(dim=1).float(), rtol=1e-4, atol=0.0)
+
+
+class PerPosition(nn.Module):
+    """Learnt positions looked up once for the whole batch; `length` may happen to be the number of samples."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.positions, self.head = nn.Embedding(length, 6), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = self.positions.num_embeddings
+        return self.head(x[:, :1, None] + self.positions(torch.arange(length))).mean(1)
+
+
+class Mean(nn.Module):
+    """Takes the mean of the batch away from each sample, as a batch normalisation written by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x - x.mean(0))
+
+
+@pytest.mark.parametrize("build", [lambda: PerPosition(3), lambda: PerPosition(1), Mean])
+@pytest.mark.parametrize("make", [FusedEngine, OpacusEngine, partial(OpacusEngine, mode="ghost")])
+def test_a_model_that_mixes_samples_is_found_before_training(
+    build: Callable[[], nn.Module], make: Callable[..., Engine]
+) -> None:
+    inputs, labels = torch.randn(3, 6), torch.tensor([0, 1, 2])
+    with pytest.raises(ValueError, match="depends on the others of its batch|first dimension is the sample"):
+        check_samples_apart(make(build, device=CPU), inputs, labels)
+    check_samples_apart(make(lambda: nn.Linear(6, CLASSES), device=CPU), inputs, labels)

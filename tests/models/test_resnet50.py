@@ -1,6 +1,7 @@
 """ResNet-50: group norms everywhere, and pretrained convolutions from either source or a clear refusal."""
 
 import functools
+import re
 from pathlib import Path
 from urllib.error import URLError
 
@@ -8,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.resnet50 import ROOT_VARIABLE, ResNet50
+from datasets.celeba import CelebA
+from models.resnet50 import ResNet50
 
 INPUT = (3, 32, 32)
 
@@ -73,14 +75,23 @@ def test_is_torchvisions_network_on_standardised_colours() -> None:
         torch.testing.assert_close(scratch()(x), reference((x - colours[0]) / colours[1]))
 
 
+def test_the_first_convolution_receives_faces_standardised_once(tmp_path: Path) -> None:
+    """163 images of the twin: means 0.06 to 0.43, deviations 0.99 to 1.04; standardised twice, -1.8 to 0.1 and 4.3."""
+    faces = CelebA(provenance="simulated", image_size=32).load(tmp_path).inputs.gather(torch.arange(0, 162_770, 1000))
+    received: list[Tensor] = []
+    hook = scratch().get_submodule("network.conv1").register_forward_pre_hook(lambda _, args: received.append(args[0]))
+    with torch.no_grad():
+        scratch()(faces)
+    hook.remove()
+    assert (received[0].mean((0, 2, 3)).abs() < 0.5).all()
+    assert ((received[0].std((0, 2, 3)) - 1).abs() < 0.2).all()
+
+
 @pytest.mark.parametrize("source", ["microsoft/resnet-50", "torchvision"])
-def test_pretrained_takes_the_convolutions_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
+def test_pretrained_takes_the_convolutions_and_nothing_else(tmp_path: Path, source: str) -> None:
     weights = save_weights(tmp_path, source)
-    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
     torch.manual_seed(0)
-    model = ResNet50(weights=source).build(INPUT, 2)
+    model = ResNet50(weights=source).build(INPUT, 2, tmp_path)
     for name, parameter in model.named_parameters():
         name = name.removeprefix("network.")
         if name.removesuffix(".weight") in weights:
@@ -89,29 +100,58 @@ def test_pretrained_takes_the_convolutions_and_nothing_else(
             assert torch.equal(parameter, scratch().get_parameter(f"network.{name}")), name
 
 
-def test_without_network_the_refusal_says_what_to_put_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def offline(*_args: object, **_options: object) -> None:
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No network; the folder where torch hub keeps what it downloaded."""
+
+    def refuse(*_args: object, **_options: object) -> None:
         raise URLError("Name or service not known")
 
-    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(torch.hub, "download_url_to_file", offline)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(torch.hub, "download_url_to_file", refuse)
+    return tmp_path / "home" / "hub" / "checkpoints"
+
+
+def test_a_file_under_the_data_root_comes_before_a_downloaded_one(tmp_path: Path, offline: Path) -> None:
+    weights = save_weights(tmp_path, "microsoft/resnet-50")
+    file = tmp_path / "resnet50" / "microsoft-resnet-50.bin"
+    offline.mkdir(parents=True)
+    torch.save({name: value + 100 for name, value in torch.load(file).items()}, offline / file.name)
+    for root, shift in ((tmp_path, 0), (tmp_path / "empty", 100), (None, 100)):
+        model = ResNet50().build(INPUT, 2, root)
+        assert torch.equal(model.get_parameter("network.conv1.weight"), weights["conv1"] + shift)
+
+
+@pytest.mark.parametrize("rooted", [True, False])
+def test_without_network_the_refusal_says_what_to_put_where(tmp_path: Path, offline: Path, rooted: bool) -> None:
     with pytest.raises(ValueError, match=r"Name or service.*microsoft-resnet-50\.bin.*model\.pretrained=false"):
-        ResNet50().build(INPUT, 2)
+        ResNet50().build(INPUT, 2, tmp_path if rooted else None)
 
 
-def test_broken_and_foreign_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
+def test_foreign_weights_are_refused_by_the_first_convolution_that_differs(tmp_path: Path) -> None:
     save_weights(tmp_path, "microsoft/resnet-50")
     file = tmp_path / "resnet50" / "microsoft-resnet-50.bin"
     state = torch.load(file)
-    state["resnet.encoder.stages.1.layers.0.layer.2.convolution.weight"] = torch.zeros(1)
-    torch.save(state, file)
-    with pytest.raises(ValueError, match=r"no fitting resnet\.encoder\.stages\.1\.layers\.0\.layer\.2\."):
-        ResNet50().build(INPUT, 2)
+    known = "resnet.encoder.stages.1.layers.0.layer.2.convolution.weight"
+    deeper = "resnet.encoder.stages.2.layers.6.layer.2.convolution.weight"
+    others = [
+        ({**state, known: torch.zeros(1)}, known),
+        ({**state, known: torch.zeros(2, 2, 1, 1)}, known),
+        ({**state, deeper: torch.zeros(1024, 256, 1, 1)}, deeper),  # as a ResNet-101 has it
+        ([1, 2], "resnet.embedder.embedder.convolution.weight"),
+    ]
+    for content, key in others:
+        torch.save(content, file)
+        with pytest.raises(ValueError, match=rf"^microsoft-resnet-50\.bin, .* \({re.escape(key)} is .*again$"):
+            ResNet50().build(INPUT, 2, tmp_path)
+
+
+def test_a_broken_weights_file_is_refused(tmp_path: Path) -> None:
+    save_weights(tmp_path, "microsoft/resnet-50")
+    file = tmp_path / "resnet50" / "microsoft-resnet-50.bin"
     file.write_bytes(file.read_bytes()[:100_000])
     with pytest.raises(ValueError, match=r"cannot be had.*model\.pretrained=false"):
-        ResNet50().build(INPUT, 2)
+        ResNet50().build(INPUT, 2, tmp_path)
 
 
 def test_unknown_weights_and_other_shapes_are_refused() -> None:
