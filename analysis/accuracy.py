@@ -30,6 +30,7 @@ WEAKER = 1.05  # times the target; rounding a batch in proportion to a group cos
 
 def draw(manifest: Manifest, store: Store) -> Drawing:
     runs = manifest.join(store)
+    manifest.check_one_run_per(runs, "method", "dataset", "seed")
     metrics = manifest.draw.get("metrics", ["wga", "avg"])
     split = manifest.draw.get("split", "test")
     cells = _measure(manifest, runs, metrics, split)

@@ -23,6 +23,7 @@ ACCURACIES = {"test_wga": "WGA", "test_avg": "AVG"}
 def budget_figure(manifest: Manifest, store: Store) -> Drawing:
     runs = of_one_dataset(manifest, store)
     runs = runs.assign(target=runs["epsilon_target"].fillna(pd.to_numeric(coordinate(runs, "epsilon"))))
+    manifest.check_one_run_per(runs, "method", "target", "seed")
     done = runs[runs["status"] == "done"]
     group = manifest.draw.get("group")
     done = done.assign(
@@ -60,10 +61,10 @@ def _summary(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, title
     needed = runs.groupby(["method", "target"]).size()
     body = []
     for method in manifest.methods:
-        for target in sorted(points.loc[points["method"] == method, "x"].unique()):
+        for target in sorted(target for name, target in needed.index if name == method):
             found = [cells.get((method, target, name)) for name in ACCURACIES]
             epsilon = cells.get((method, target, "epsilon_group"))
-            accuracies = [point_text(cell, needed=needed[method, target]) if cell else DASH for cell in found]
+            accuracies = [point_text(cell, needed=needed[method, target]) for cell in found]
             body.append([method, f"{target:g}", *accuracies, f"{epsilon['mean']:.2f}" if epsilon else DASH])
     caption = "Test accuracy in percent, last iterate, mean ± std over seeds."
     return plain_table(caption, ["Method", "Target ε", *ACCURACIES.values(), title], body)

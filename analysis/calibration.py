@@ -40,6 +40,7 @@ HEADER = ["Dataset", "Method", "Batch", *["paper", "ours", "same"] * 2, "Îº", "Î
 def draw(manifest: Manifest, store: Store) -> Drawing:
     runs = manifest.join(store)
     runs = runs.assign(**{name: coordinate(runs, name) for name in COORDINATES})
+    manifest.check_one_run_per(runs, "dataset", "method", "batch_size", "search", "accountant")
     rows = _rows(manifest, runs)
     table = Table(
         caption=". ".join([manifest.title, *CAPTION, *notices(runs)]) + ".",
@@ -68,9 +69,6 @@ def _rows(manifest: Manifest, runs: pd.DataFrame) -> list[dict[str, Any]]:
         row = {"dataset": dataset, "method": method, "batch_size": batch_size}
         for name, (search, accountant) in SEARCHES.items():
             plans = _of_search(of_key[of_key["batch_size"] == batch_size], search, accountant)
-            if len(plans) > 1:
-                cell = f"{method} on {dataset}, batch {batch_size}, {search} {accountant}"
-                raise ValueError(f"{manifest.target}: {len(plans)} runs for {cell}: leave one in its blocks")
             row |= _plan(name, plans)
         for quantity in QUANTITIES:
             text = printed.get((method, f"{dataset}/{batch_size}/{quantity}"))
@@ -118,7 +116,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _notes(runs: pd.DataFrame) -> list[str]:
-    """What each group of columns assumes, as the plans say it."""
+    """What each group of columns assumes, as the plans say it; and which searches none of them holds."""
     parts = []
     for column, (search, accountant) in SEARCHES.items():
         plans = _of_search(runs[runs["status"] == "done"], search, accountant)
@@ -127,7 +125,12 @@ def _notes(runs: pd.DataFrame) -> list[str]:
         if relations:
             title = "Ours" if column == "opacus" else f"{search} {accountant.upper()}"
             parts.append(f"{title}: {', '.join([' and '.join(relations) + ' neighbours', *samplings])}.")
-    return [" ".join(parts)] if parts else []
+    notes = [" ".join(parts)] if parts else []
+    others = set(zip(runs["search"], runs["accountant"], strict=True)) - set(SEARCHES.values())
+    if others:
+        names = ", ".join(sorted(f"{search} {accountant}" for search, accountant in others))
+        notes.append(f"Not shown, for no column holds them: {names}.")
+    return notes
 
 
 def _count(rows: list[dict[str, Any]], quantity: str) -> tuple[int, int, int]:

@@ -24,14 +24,15 @@ from analysis.load import Store
 from analysis.manifest import Manifest, coordinate
 from analysis.names import DASH, METRICS_IN_WORDS, dataset_title, metric_title
 from analysis.stamps import headline, notices, reasons, stamp, target_verdict
-from analysis.statistics import Spread
-from analysis.tables import Cell, Table, csv_text, spread_text
+from analysis.statistics import Spread, spread
+from analysis.tables import Cell, Table, count_text, csv_text, spread_text
 
 NOTHING = "no finished run"
 
 
 def training_curve(manifest: Manifest, store: Store) -> Drawing:
     runs = of_one_dataset(manifest, store)
+    manifest.check_one_run_per(runs, "method", "seed")
     metric, split = manifest.draw.get("metric", "wga"), manifest.draw.get("split", "valid")
     subplots = bool(manifest.draw.get("subplots", False))
     where = {"valid": "Validation", "test": "Test"}.get(split, split)
@@ -48,15 +49,11 @@ def training_curve(manifest: Manifest, store: Store) -> Drawing:
         for title, part in parts
     ]  # fmt: skip
     last = points.sort_values("step").groupby("method").tail(1).set_index("method")
-    body = [
-        [
-            method,
-            f"{last.loc[method, 'x']:.6g}",
-            point_text(last.loc[method], needed=int((runs["method"] == method).sum())),
-        ]
-        for method in methods
-        if method in last.index
-    ]
+    body = []
+    for method in methods:
+        point = last.loc[method] if method in last.index else None
+        epoch = DASH if point is None else f"{point['x']:.6g}"
+        body.append([method, epoch, point_text(point, needed=int((runs["method"] == method).sum()))])
     caption = f"{METRICS_IN_WORDS.get(metric, metric)} in percent at the end of training, {split} split."
     summary = plain_table(caption, ["Method", "Epoch", "Mean ± std"], body)
     sheet = Sheet(panels=panels, methods=manifest.methods, share_y=subplots, legend=not subplots)
@@ -66,6 +63,7 @@ def training_curve(manifest: Manifest, store: Store) -> Drawing:
 def sampling_variance(manifest: Manifest, store: Store) -> Drawing:
     runs = of_one_dataset(manifest, store)
     runs = runs.assign(batch_size=coordinate(runs, "batch_size"))
+    manifest.check_one_run_per(runs, "method", "batch_size", "seed")
     rows = _of_done(store.history[store.history["kind"] == "sampling_variance"], runs)
     rows = rows[rows["variance"] > 0]  # a log axis has no place for 0
     points = over_seeds(rows, by=["batch_size", "method", "step"], value="variance", positive=True)
@@ -80,27 +78,32 @@ def sampling_variance(manifest: Manifest, store: Store) -> Drawing:
         for size, part in parts
     ]  # fmt: skip
     sheet = Sheet(panels=panels, methods=manifest.methods, share_y=True)
-    return drawing(manifest, runs, points, _variances(manifest, points, sizes), sheet)
+    return drawing(manifest, runs, points, _variances(manifest, runs, points, sizes), sheet)
 
 
-def _variances(manifest: Manifest, points: pd.DataFrame, sizes: Sequence[int]) -> Table:
+def _variances(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, sizes: Sequence[int]) -> Table:
     """Each method's variance, and how many times the first method's it is: the figure's point as numbers."""
     # A geometric mean, for the variance runs through orders of magnitude while training.
-    logarithms = np.log(points["mean"]).groupby([points["method"], points["batch_size"]]).mean()
-    typical: dict[tuple[str, int], float] = np.exp(logarithms).to_dict()
-    methods = [method for method in manifest.methods if (points["method"] == method).any()]
+    logs = points.assign(log=np.log(points["mean"])).groupby(["method", "batch_size"])
+    found = logs.agg(log=("log", "mean"), n=("n", "min")).to_dict("index")
+    needed = runs.groupby(["method", "batch_size"]).size()
+    methods = [method for method in manifest.methods if (runs["method"] == method).any()]
+    first = next((method for method in methods if (points["method"] == method).any()), None)
 
     def text(method: str, size: int) -> str:
-        own, base = typical.get((method, size), math.nan), typical.get((methods[0], size), math.nan)
-        ratio = "" if method == methods[0] or math.isnan(base) else f" ({own / base:.3g}×)"
-        return DASH if math.isnan(own) else f"{own:.3g}{ratio}"
+        if (method, size) not in needed.index:
+            return ""
+        own, base = found.get((method, size)), found.get((first, size))
+        count = f"n={count_text(own['n'] if own else 0, needed[method, size])}"
+        if own is None:
+            return f"{DASH} ({count})"
+        ratio = "" if method == first or base is None else f"{math.exp(own['log'] - base['log']):.3g}×, "
+        return f"{math.exp(own['log']):.3g} ({ratio}{count})"
 
-    first = f" (in brackets: times that of {methods[0]})" if methods else ""
-    body = [[method, *[text(method, size) for size in sizes]] for method in methods]
     return plain_table(
-        f"Sampling variance, geometric mean over training{first}.",
-        ["Method", *[f"Batch {n}" for n in sizes]],
-        body,
+        f"Sampling variance, mean over n seeds, geometric mean over training (×: times that of {first}).",
+        ["Method", *[f"Batch {size}" for size in sizes]],
+        [[method, *[text(method, size) for size in sizes]] for method in methods],
     )
 
 
@@ -141,8 +144,9 @@ def plain_table(caption: str, header: list[str], body: list[list[str]]) -> Table
 
 
 def point_text(point: Any, *, needed: int) -> str:
-    """One row of `over_seeds` as a paper prints it."""
-    return spread_text(Spread(mean=point["mean"], std=point["std"], n=int(point["n"])), needed=needed)
+    """One row of `over_seeds` as a paper prints it; None where no seed has a value."""
+    found = spread([]) if point is None else Spread(mean=point["mean"], std=point["std"], n=int(point["n"]))
+    return spread_text(found, needed=needed)
 
 
 def of_one_dataset(manifest: Manifest, store: Store) -> pd.DataFrame:

@@ -145,9 +145,10 @@ def draw(sheet: Sheet) -> "Figure":
 
 
 def _wrap(stamp: str, width: int) -> str:
-    """Lines broken between the notices of a stamp, not within one."""
+    """Lines broken between the notices of a stamp, and within one only if it is longer than a line."""
     space = "\N{NO-BREAK SPACE}"
-    return fill(stamp.replace(" ", space).replace(f"{space}·{space}", " · "), width).replace(space, " ")
+    notices = [notice if len(notice) > width else notice.replace(" ", space) for notice in stamp.split(" · ")]
+    return fill(" · ".join(notices), width, break_on_hyphens=False).replace(space, " ")
 
 
 def _fill(axis: "Axes", panel: Panel, style: dict[str, Look]) -> None:

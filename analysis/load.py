@@ -7,7 +7,8 @@
     epsilon_target; provenance ('real', 'subset', 'simulated', 'plan only');
     steps; seconds; test_wga, test_avg, valid_wga, valid_avg (of the last iterate, fractions);
     noise_multiplier, epsilon, delta, order, accountant, neighbouring, unit, search (of the plan); epsilon_max
-    (largest over groups: of the ledger if the run has one, else of the plan); error (last line of the trace).
+    (largest over groups); error (first line of error.txt);
+    git_sha, git_dirty, versions (a dict), device, finished (of environment.json: what made a finished run).
 `store.history`, one row per line of history.jsonl:
     run_id; kind ('evaluation', or the probe's own); step; epoch; split; wga; avg; variance; every further
     scalar or list the run logged under its own name (accuracy, loss, count, group_weights: one entry per
@@ -45,7 +46,8 @@ RUN_NUMBERS = [
 ]
 PLAN_TEXTS = ["accountant", "neighbouring", "unit", "search"]
 PLAN_NUMBERS = ["noise_multiplier", "epsilon", "delta", "order"]
-RUNS = RUN_TEXTS + RUN_NUMBERS + PLAN_TEXTS + PLAN_NUMBERS
+MADE_BY = ["git_sha", "git_dirty", "versions", "device", "finished"]
+RUNS = RUN_TEXTS + RUN_NUMBERS + PLAN_TEXTS + PLAN_NUMBERS + MADE_BY
 HISTORY = ["run_id", "kind", "step", "epoch", "split", "wga", "avg", "variance"]
 GROUPS = ["run_id", "split", "group", "group_name", "accuracy", "loss", "count", "epsilon"]
 UNFINISHED = ("running", "failed")
@@ -120,7 +122,7 @@ def _run(run_id: str, status: str, folder: Path) -> tuple[dict[str, Any], list[d
         }, []
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        return _from_summary(run_id, summary), _groups(run_id, summary)
+        return _from_summary(run_id, summary) | _made_by(folder), _groups(run_id, summary)
     except (OSError, ValueError, TypeError, AttributeError) as problem:
         return {
             "run_id": run_id,
@@ -138,14 +140,25 @@ def _from_summary(run_id: str, summary: dict[str, Any]) -> dict[str, Any]:
         scores = summary.get(split) or {}
         row |= {f"{split}_{metric}": scores.get(metric) for metric in ("wga", "avg")}
     epsilons = [value for value in _group_epsilons(summary) if value is not None]
-    row["epsilon_max"] = max(epsilons, default=summary.get("ledger_epsilon") or plan.get("epsilon"))
+    row["epsilon_max"] = max(epsilons, default=None)
     return row | {"run_id": run_id, "status": "done"}
 
 
+def _made_by(folder: Path) -> dict[str, Any]:
+    """Nothing, if environment.json is missing or damaged: the run's numbers are still good."""
+    try:
+        environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+        return {name: environment.get(name) for name in MADE_BY}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
 def _group_epsilons(summary: dict[str, Any]) -> list[float | None]:
-    """Epsilon of each group: what the ledger charged, else what the plan expects, if there is no ledger."""
-    plan = summary.get("plan") or {}
-    return list(summary.get("ledger_epsilon_per_group") or plan.get("epsilon_per_group") or [])
+    """Epsilon of each group: the plan's, which the ledger was found to keep.
+
+    The ledger's own is no guarantee where what a group is charged depends on what was released (ASC's batches do).
+    """
+    return list((summary.get("plan") or {}).get("epsilon_per_group") or [])
 
 
 def _groups(run_id: str, summary: dict[str, Any]) -> list[dict[str, Any]]:
@@ -186,12 +199,12 @@ def _from_config(path: Path) -> dict[str, Any]:
 
 
 def _error(folder: Path) -> str | None:
-    """Last line of the trace: the sentence a user needs."""
+    """First line that says anything: the sentence a user needs; the trace comes below it."""
     try:
         lines = (folder / "error.txt").read_text(encoding="utf-8").strip().splitlines()
     except OSError:
         return None
-    return lines[-1] if lines else None
+    return lines[0] if lines else None
 
 
 def _history(run_id: str, path: Path) -> list[dict[str, Any]]:

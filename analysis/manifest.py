@@ -10,7 +10,7 @@ Options of `draw` that every kind understands (the kinds' own are in their modul
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.load import Store
+from analysis.names import DASH, dataset_title
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,7 @@ class Manifest:
     draw: dict[str, Any]
     variant: str
     command: str
+    changed: list[str]  # overrides that are not what the experiment itself says: empty for the paper's own setting
     runs: list[dict[str, Any]]
 
     @classmethod
@@ -43,6 +45,7 @@ class Manifest:
             draw=dict(fields["draw"]),
             variant=fields.get("variant") or "",
             command=fields.get("command") or f"rawls reproduce {fields['target']}",
+            changed=list(fields.get("changed") or []),
             runs=list(fields["runs"]),
         )
 
@@ -78,7 +81,7 @@ class Manifest:
         return str((self.draw.get("methods") or {}).get(label, label))
 
     def join(self, store: Store) -> pd.DataFrame:
-        """One row per run of the manifest: method, coordinates (a dict), and what the store says of it.
+        """One row per run of the manifest: method, coordinates (a dict), changed, and what the store says of it.
 
         A run that the store does not know has status 'missing'. Dataset, algorithm and seed are the
         manifest's, and so is the scale if it names one: a run that two scales share is stored under the
@@ -93,6 +96,29 @@ class Manifest:
             coordinates=[run.get("coordinates") or {} for run in self.runs],
             scale=[run.get("scale", scale) for run, scale in zip(self.runs, known["scale"], strict=True)],
             status=known["status"].fillna("missing"),
+            changed=", ".join(self.changed),
+        )
+
+    def check_one_run_per(self, runs: pd.DataFrame, *columns: str) -> None:
+        """Raise a ValueError if two runs are alike in `columns`: they would be drawn as if they were one setting."""
+        for _, alike in runs.groupby([*columns], sort=False, dropna=False):
+            if len(alike) > 1:
+                self._refuse(alike)
+
+    def _refuse(self, alike: pd.DataFrame) -> None:
+        first = alike.iloc[0]
+        points = [
+            {"seed": seed, "scale": scale, **coordinates}
+            for seed, scale, coordinates in zip(alike["seed"], alike["scale"], alike["coordinates"], strict=True)
+        ]
+        differ = differing(points)
+        shared = in_words(points[0], [name for name in points[0] if name not in differ])
+        values = {name: dict.fromkeys(value_text(point.get(name)) or DASH for point in points) for name in differ}
+        how = ", ".join(f"{name} ({', '.join(texts)})" for name, texts in values.items())
+        raise ValueError(
+            f"{self.target}: {len(alike)} runs for {first['method']} on {dataset_title(first['dataset'])} ({shared}) "
+            f"differ in {how or 'nothing that a manifest names'}: choose one of them on the command line, or give "
+            f"them labels of their own in conf/experiment/{self.target}.yaml"
         )
 
 
@@ -108,3 +134,20 @@ def results_root(manifest_path: Path) -> Path:
 def coordinate(runs: pd.DataFrame, name: str) -> pd.Series:
     """One coordinate of every run, None where a run has none of that name."""
     return runs["coordinates"].map(lambda coordinates: coordinates.get(name))
+
+
+def differing(points: Sequence[dict[str, Any]]) -> list[str]:
+    """The coordinates in which points differ."""
+    names = dict.fromkeys(name for point in points for name in point)
+    return [name for name in names if len({json.dumps(point.get(name)) for point in points}) > 1]
+
+
+def in_words(point: dict[str, Any], names: Iterable[str]) -> str:
+    """'lr 0.01, weights continuous'."""
+    return ", ".join(f"{name} {value_text(point[name])}" for name in names if name in point)
+
+
+def value_text(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:g}"
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)

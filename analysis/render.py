@@ -11,13 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from analysis import accuracy, budget, calibration, curves, selection
 from analysis.drawing import Drawing, text_file
-from analysis.load import Store, load
+from analysis.load import MADE_BY, Store, load
 from analysis.manifest import Manifest, results_root
 from analysis.tables import csv_text
 
@@ -48,7 +47,7 @@ def render(manifest_path: Path) -> Rendered:
     root = results_root(manifest_path)
     store = load(root, manifest.run_ids)
     result = draw(manifest, store)
-    runs = text_file(csv_text(_provenance(manifest, store, root)))
+    runs = text_file(csv_text(_provenance(manifest.join(store))))
     files = _write(manifest_path.parent, {**result.files, "runs.csv": runs})
     return Rendered(text=result.text, files=files, verdict=result.verdict)
 
@@ -59,6 +58,9 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
         near = get_close_matches(str(kind), KINDS, n=1, cutoff=0.0)[0]
         known = f"the nearest is {near!r} (all: {', '.join(KINDS)})"
         raise ValueError(f"{manifest.target}: unknown draw.kind {kind!r}, {known}")
+    if not manifest.runs:
+        text = f"{manifest.title}\n\nNothing to draw: `{manifest.command}` asks for no run; give every key a value."
+        return Drawing(text=text, verdict="missing (no run is asked for)")
     return KINDS[kind](manifest, store)
 
 
@@ -77,9 +79,8 @@ def _write(folder: Path, files: dict[str, Callable[[Path], None]]) -> list[Path]
     return [folder / name for name in files]
 
 
-def _provenance(manifest: Manifest, store: Store, root: Path) -> pd.DataFrame:
+def _provenance(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per run: what it was, how it ended, and which code and versions made it."""
-    runs = manifest.join(store)
     columns = [
         "run_id",
         "method",
@@ -92,19 +93,9 @@ def _provenance(manifest: Manifest, store: Store, root: Path) -> pd.DataFrame:
         "scale",
         "seconds",
     ]
-    runs = runs[[*columns, "test_wga", "test_avg", "epsilon_max", "error"]]
-    made = [_environment(root / "runs" / run_id / "environment.json") for run_id in runs["run_id"]]
-    names = ["git_sha", "versions", "device", "started", "finished"]
-    runs = runs.assign(**{name: [environment.get(name) for environment in made] for name in names})
+    runs = runs[[*columns, "test_wga", "test_avg", "epsilon_max", "error", *MADE_BY]]
     as_json = {
-        name: runs[name].map(lambda value: json.dumps(value, sort_keys=True) if value else "")
+        name: runs[name].map(lambda value: json.dumps(value, sort_keys=True) if isinstance(value, dict) else "")
         for name in ("coordinates", "versions")
     }
     return runs.assign(**as_json)
-
-
-def _environment(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return {}

@@ -6,7 +6,6 @@ as it is configured). Only finished runs count. The choice sees the validation c
 """
 
 import json
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,10 +13,10 @@ import pandas as pd
 from analysis.curves import of_one_dataset
 from analysis.drawing import Drawing, table_files
 from analysis.load import Store
-from analysis.manifest import Manifest, coordinate
+from analysis.manifest import Manifest, coordinate, differing, in_words, value_text
 from analysis.stamps import headline, notices, progress, reasons, stamp, target_verdict
 from analysis.statistics import spread
-from analysis.tables import Cell, Table, csv_text, spread_text
+from analysis.tables import Cell, Table, count_text, csv_text, spread_text
 
 SCORES = ["valid_wga", "valid_avg", "test_wga", "test_avg"]
 BY = SCORES[:2]  # what is chosen by: the first, and among equals the second
@@ -47,7 +46,7 @@ def choose(configurations: pd.DataFrame) -> "pd.Series[str]":
 
 def draw(manifest: Manifest, store: Store) -> Drawing:
     runs = _at_one_budget(manifest, of_one_dataset(manifest, store))
-    names = _names(list(runs["coordinates"]))
+    names = differing(list(runs["coordinates"]))
     rows = _configurations(manifest, runs)
     rows = rows.assign(choice=choose(rows))
     rows = rows.sort_values(["place", *BY], ascending=[True, False, False], kind="stable")
@@ -75,20 +74,10 @@ def _at_one_budget(manifest: Manifest, runs: pd.DataFrame) -> pd.DataFrame:
     return runs
 
 
-def _names(coordinates: Sequence[dict[str, Any]]) -> list[str]:
-    """The coordinates in which runs differ."""
-    names = dict.fromkeys(name for point in coordinates for name in point)
-    return [name for name in names if len({json.dumps(point.get(name)) for point in coordinates}) > 1]
-
-
 def _configurations(manifest: Manifest, runs: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration in the manifest's order: means and stds in percent, n of the needed seeds."""
     runs = runs.assign(key=[json.dumps(point, sort_keys=True) for point in runs["coordinates"]])
-    twice = runs[runs.duplicated(["method", "key", "seed"])]
-    if not twice.empty:
-        run = twice.iloc[0]
-        what = f"{run['method']}, {_in_words(run['coordinates'], list(run['coordinates']))}, seed {run['seed']}"
-        raise ValueError(f"{manifest.target}: several runs for {what}: leave one of what its coordinates do not name")
+    manifest.check_one_run_per(runs, "method", "key", "seed")
     found = []
     for (method, _), rows in runs.groupby(["method", "key"], sort=False):
         scores = {name: spread(rows[name]).scaled(100) for name in SCORES}
@@ -101,26 +90,14 @@ def _configurations(manifest: Manifest, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cells(row: dict[str, Any], names: list[str]) -> list[Cell]:
-    n, needed = row["n"], row["needed"]
     texts = [
         row["method"],
-        *[_text(row["coordinates"].get(name)) for name in names],
+        *[value_text(row["coordinates"].get(name)) for name in names],
         *[spread_text(score, needed=score.n) for score in row["scores"].values()],
-        str(n) if n == needed else f"{n}/{needed}",
+        count_text(row["n"], row["needed"]),
         row["choice"],
     ]
     return [Cell(text=text, bold=row["choice"] == CHOSEN and text != "") for text in texts]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:g}"
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
-def _in_words(coordinates: dict[str, Any], names: Iterable[str]) -> str:
-    """'lr 0.01, weights continuous'."""
-    return ", ".join(f"{name} {_text(coordinates[name])}" for name in names if name in coordinates)
 
 
 def _caption(manifest: Manifest, runs: pd.DataFrame) -> str:
@@ -131,7 +108,7 @@ def _caption(manifest: Manifest, runs: pd.DataFrame) -> str:
 def _summary(rows: pd.DataFrame, runs: pd.DataFrame, names: list[str]) -> str:
     """What is chosen for each method; and of the methods that are not finished, that nothing is."""
     lines = [
-        f"Chosen for {row['method']}: {_in_words(row['coordinates'], names)}"
+        f"Chosen for {row['method']}: {in_words(row['coordinates'], names)}"
         for row in rows[rows["choice"] == CHOSEN].to_dict("records")
     ]
     finished = rows["n"] == rows["needed"]

@@ -1,7 +1,8 @@
 """What was not the paper's own setting, said wherever a result is shown (DESIGN 8).
 
-Simulated data, a subset of the real data, and any scale but the paper's are stamped in captions, figures and
-CSV columns, and make a comparison with the paper's numbers an orientation, not a verdict.
+Simulated data, a subset of the real data, any scale but the paper's, and whatever else the command line changed
+are stamped in captions, figures and CSV columns, and make a comparison with the paper's numbers an orientation,
+not a verdict. Which code made the runs is said where it was more than one commit's, and judges nothing.
 """
 
 import pandas as pd
@@ -17,7 +18,8 @@ def reasons(runs: pd.DataFrame) -> list[str]:
     done = runs[runs["status"] == "done"]
     found = [text for key, text in PROVENANCES.items() if (done["provenance"] == key).any()]
     scales = done["scale"].dropna().unique()
-    return found + [f"scale: {scale}" for scale in sorted(scales) if scale != "paper"]
+    found += [f"scale: {scale}" for scale in sorted(scales) if scale != "paper"]
+    return found + [f"changed: {changed}" for changed in done["changed"].unique() if changed]
 
 
 def stamp(runs: pd.DataFrame) -> str:
@@ -40,9 +42,19 @@ def headline(title: str, runs: pd.DataFrame) -> str:
 
 
 def notices(runs: pd.DataFrame) -> list[str]:
-    """What must be said wherever the runs are shown: the stamp, and that some are not finished."""
-    unfinished = [] if (runs["status"] == "done").all() else [f"UNFINISHED: {progress(runs)}"]
-    return [text for text in (stamp(runs), *unfinished) if text]
+    """What must be said wherever the runs are shown: the stamp, whose code made them, and that some are missing."""
+    unfinished = "" if (runs["status"] == "done").all() else f"UNFINISHED: {progress(runs)}"
+    return [text for text in (stamp(runs), _code(runs), unfinished) if text]
+
+
+def _code(runs: pd.DataFrame) -> str:
+    """Empty when all finished runs were made by one commit, as it was committed; a run that names none says nothing."""
+    made = runs[runs["status"] == "done"].dropna(subset="git_sha")
+    versions = sorted({(sha[:7], dirty is True) for sha, dirty in zip(made["git_sha"], made["git_dirty"], strict=True)})
+    if len(versions) > 1:
+        names = ", ".join(sha + (" + uncommitted changes" if dirty else "") for sha, dirty in versions)
+        return f"MADE BY {len(versions)} VERSIONS OF THE CODE ({names})"
+    return "".join(f"MADE BY CODE WITH UNCOMMITTED CHANGES (to {sha})" for sha, dirty in versions if dirty)
 
 
 def progress(runs: pd.DataFrame) -> str:

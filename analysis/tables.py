@@ -97,11 +97,16 @@ def csv_text(frame: pd.DataFrame) -> str:
 
 def spread_text(value: Spread, *, needed: int, decimals: int = 1) -> str:
     """'59.2 ± 2.5'; with '(n=3/5)' when seeds are missing, and '– (n=0/5)' when all are."""
-    count = "" if value.n == needed else f" (n={value.n}/{needed})"
+    count = "" if value.n == needed else f" (n={count_text(value.n, needed)})"
     if value.n == 0:
         return DASH + count
     std = "" if math.isnan(value.std) else f" ± {value.std:.{decimals}f}"
     return f"{value.mean:.{decimals}f}{std}{count}"
+
+
+def count_text(n: int, needed: int) -> str:
+    """'5', or '3/5' when seeds are missing."""
+    return str(n) if n == needed else f"{n}/{needed}"
 
 
 def best(values: Sequence[Spread]) -> list[bool]:

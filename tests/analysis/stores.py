@@ -104,7 +104,8 @@ def write_unfinished(root: Path, run: str, status: str, *, label: str = "asc", s
     ]
     (folder / "config.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     if status == "failed":
-        (folder / "error.txt").write_text("Traceback\nValueError: no noise meets it\n", encoding="utf-8")
+        text = "ValueError: no noise meets it\n\nTraceback (most recent call last):\n  in calibrate\n"
+        (folder / "error.txt").write_text(text, encoding="utf-8")
     return folder
 
 
@@ -161,7 +162,7 @@ def golden_store(root: Path) -> Path:
                 write_unfinished(root, run, "running", label=label, seed=seed)
             else:
                 epsilons = [0.99, 1.0, WEAK_EPSILON] if label == "azb_weak" else [0.99, 0.99, 0.99]
-                write_run(root, run, algorithm=label, seed=seed, ledger_epsilon_per_group=epsilons, **scores)
+                write_run(root, run, algorithm=label, seed=seed, plan={"epsilon_per_group": epsilons}, **scores)
     content = manifest("asc/table1", runs, kind="accuracy_table", metrics=["wga", "avg"])
     return write_manifest(root, content | {"title": "Worst-group and average accuracy"})
 

@@ -2,12 +2,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from analysis.accuracy import draw
 from analysis.drawing import Drawing
 from analysis.load import load
 from analysis.manifest import Manifest
-from tests.analysis.stores import entry, manifest, run_id, write_run
+from tests.analysis.stores import entry, manifest, run_id, write_json, write_run
 
 
 def drawn(root: Path, runs: list[dict[str, Any]], **options: Any) -> Drawing:
@@ -74,8 +75,8 @@ def test_what_is_not_the_papers_setting_is_stamped_everywhere_and_not_judged(tmp
 
 
 def test_only_a_method_whose_groups_exceed_the_target_is_starred(tmp_path: Path) -> None:
-    runs = seeds(tmp_path, "azb_weak", "celeba", [0.4, 0.5], ledger_epsilon_per_group=[1.0, 25.73])
-    runs += seeds(tmp_path, "azb_prop", "celeba", [0.4, 0.5], ledger_epsilon_per_group=[0.99, 1.024])
+    runs = seeds(tmp_path, "azb_weak", "celeba", [0.4, 0.5], plan={"epsilon_per_group": [1.0, 25.73]})
+    runs += seeds(tmp_path, "azb_prop", "celeba", [0.4, 0.5], plan={"epsilon_per_group": [0.99, 1.024]})
     text = drawn(tmp_path, runs).text
     assert row(text, "aZB-weak *")[0] == "aZB-weak *"
     assert row(text, "aZB-prop")[0] == "aZB-prop"
@@ -87,6 +88,22 @@ def test_a_dataset_the_paper_does_not_have_gets_a_table_and_no_comparison(tmp_pa
     assert set(drawing.files) == {"table.md", "table.tex", "table.csv"}
     assert drawing.text.endswith("The paper prints no number for these cells.")
     assert drawing.verdict == "no numbers in the paper to compare with"
+
+
+def test_runs_of_different_code_are_noticed_in_every_caption(tmp_path: Path) -> None:
+    runs = seeds(tmp_path, "asc", "celeba", [0.6, 0.64])
+    for run, sha in zip(runs, ("1234567890", "abcdef0123"), strict=True):
+        write_json(tmp_path / "runs" / run["run_id"] / "environment.json", {"git_sha": sha, "git_dirty": False})
+    drawing = drawn(tmp_path, runs)
+    for name in ("table.md", "table.tex", "comparison.md"):
+        assert "MADE BY 2 VERSIONS OF THE CODE (1234567, abcdef0)" in written(drawing, name, tmp_path)
+    assert drawing.verdict == "1 of 2 comparable cells reproduced"
+
+
+def test_two_budgets_are_not_pooled_as_seeds(tmp_path: Path) -> None:
+    runs = [entry(f"{epsilon}{seed}", seed=seed, epsilon=epsilon) for epsilon in (1.0, 8.0) for seed in (0, 1)]
+    with pytest.raises(ValueError, match=r"2 runs for ASC .*seed 0.* differ in epsilon \(1, 8\): choose one"):
+        drawn(tmp_path, runs)
 
 
 def test_a_further_reading_of_a_method_is_a_row_of_its_own(tmp_path: Path) -> None:

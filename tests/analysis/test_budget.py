@@ -19,10 +19,17 @@ def drawn(root: Path, **options: Any) -> Drawing:
     for label, target, seed in (("asc", 1.0, 0), ("asc", 1.0, 1), ("asc", 2.12, 0), ("azb_weak", 1.0, 0)):
         run = run_id(label, target, seed)
         epsilons = [1.0, 20.0, 14.3] if label == "azb_weak" else [target] * 3
-        changes: dict[str, Any] = {"algorithm": label, "group_names": GROUPS, "ledger_epsilon_per_group": epsilons}
-        write_run(root, run, plan={"target_epsilon": target}, wga=0.5 + seed / 10, avg=0.9, **changes)
+        changes: dict[str, Any] = {"algorithm": label, "group_names": GROUPS}
+        write_run(
+            root,
+            run,
+            plan={"target_epsilon": target, "epsilon_per_group": epsilons},
+            wga=0.5 + seed / 10,
+            avg=0.9,
+            **changes,
+        )
         runs.append(entry(run, label=label, seed=seed, epsilon=target))
-    runs.append(entry("missing", seed=1, epsilon=2.12))
+    runs += [entry("missing", seed=1, epsilon=2.12), entry("also missing", label="azb", epsilon=1.0)]
     return budget_figure(Manifest.of(manifest("asc/fig1", runs, kind="budget_figure", **options)), load(root))
 
 
@@ -42,6 +49,7 @@ def test_the_table_counts_the_seeds_of_each_budget(tmp_path: Path) -> None:
         ["Method", "Target ε", "WGA", "AVG", "Realised ε, digit 8"],
         ["ASC", "1", "55.0 ± 7.1", "90.0 ± 0.0", "1.00"],
         ["ASC", "2.12", "50.0 (n=1/2)", "90.0 (n=1/2)", "2.12"],
+        ["aZB", "1", "– (n=0/1)", "– (n=0/1)", "–"],
         ["aZB-weak", "1", "50.0", "90.0", "14.30"],
     ]
 

@@ -63,6 +63,7 @@ def test_training_curve_is_the_validation_metric_over_epochs(tmp_path: Path) -> 
     assert found.loc[("ASC", 1), "std"] == pytest.approx(100 * statistics.stdev([0.4, 0.8]))
     assert found.loc[("ASC", 0), "n"] == 2
     assert "| ASC    |     1 | 60.0 ± 28.3 |" in drawing.text
+    assert "| aZB    |     – |   – (n=0/1) |" in drawing.text
     assert drawing.verdict == "partial (3 of 4 runs)"
 
 
@@ -85,18 +86,18 @@ def test_sampling_variance_is_drawn_per_batch_size_and_compared_with_the_first_m
     for label, seed, factor in (("asc", 0, 1.0), ("asc", 1, 3.0), ("azb", 0, 200.0)):
         history = [{"step": step, "kind": "sampling_variance", "variance": factor * step} for step in (10, 1000)]
         write_run(tmp_path, run_id(label, seed), algorithm=label, history=[*history, *evaluations(0.5)[:2]])
-    runs = [
-        entry(run_id(label, seed), label=label, seed=seed, batch_size=128)
-        for label, seed in (("asc", 0), ("asc", 1), ("azb", 0))
-    ]
+    keys = [("asc", 0), ("asc", 1), ("azb", 0), ("azb", 1), ("dpsgd", 0)]
+    runs = [entry(run_id(label, seed), label=label, seed=seed, batch_size=128) for label, seed in keys]
     runs.append(entry("missing", label="asc", batch_size=256))
     drawing = sampling_variance(Manifest.of(manifest("asc/fig3", runs, kind="sampling_variance")), load(tmp_path))
     found = points(drawing, tmp_path).set_index(["batch_size", "method", "x"])
     assert found.loc[(128, "ASC", 1000), "mean"] == 2000
     assert found.loc[(128, "ASC", 1000), "low"] == 1000  # the smaller seed, for mean - std lies below it
     # Geometric means over the two steps: 2 x sqrt(10 x 1000) and 200 x sqrt(10 x 1000).
-    assert "| ASC    |          200 |         – |" in drawing.text
-    assert "| aZB    | 2e+04 (100×) |         – |" in drawing.text
+    assert "| ASC    |           200 (n=2) | – (n=0/1) |" in drawing.text
+    assert "| DPSGD  |           – (n=0/1) |           |" in drawing.text
+    assert "| aZB    | 2e+04 (100×, n=1/2) |           |" in drawing.text
+    assert "(×: times that of ASC)" in drawing.text
 
 
 @pytest.mark.parametrize("kind", [training_curve, sampling_variance])

@@ -93,6 +93,15 @@ def test_a_long_stamp_is_broken_between_its_notices() -> None:
     )
 
 
+def test_a_notice_longer_than_a_line_is_broken_between_its_words() -> None:
+    shas = [f"{place}234567" for place in range(5)]
+    figure = draw(sheet(stamp=f"MADE BY 5 VERSIONS OF THE CODE ({', '.join(shas)}) · scale: laptop"))
+    lines = figure.legends[0].get_title().get_text().split("\n")
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 46
+    assert all(any(sha in line for line in lines) for sha in shas)
+
+
 def test_a_log_axis_holds_its_band() -> None:
     figure = draw(Sheet(panels=[Panel(data=points(METHODS, factor=0.01), log=True)], methods=METHODS))
     (axis,) = figure.axes

@@ -5,7 +5,8 @@ from pathlib import Path
 import pandas as pd
 
 import analysis
-from analysis.load import GROUPS, HISTORY, RUNS, load
+from analysis.load import GROUPS, HISTORY, MADE_BY, RUNS, load
+from runners import environment
 from tests.analysis.stores import write_json, write_run, write_unfinished
 
 
@@ -22,6 +23,19 @@ def test_a_finished_run_becomes_one_row(results_root: Path) -> None:
     assert (run["test_wga"], run["valid_avg"], run["seed"]) == (0.25, 0.5, 3)
     assert (run["noise_multiplier"], run["delta"], run["search"]) == (9.609375, 1.02e-5, "tight")
     assert (run["epsilon_target"], run["provenance"], run["scale"]) == (1.0, "real", "paper")
+
+
+def test_what_made_a_finished_run_is_part_of_its_row(results_root: Path) -> None:
+    made = {"git_sha": "abc", "git_dirty": False, "versions": {"torch": "2"}, "device": "cpu", "finished": "then"}
+    for run in "abc":
+        write_run(results_root, run)
+    write_json(results_root / "runs" / "a" / "environment.json", {**made, "system": "Linux"})
+    (results_root / "runs" / "b" / "environment.json").write_text('{"git_sha": ')
+    runs = load(results_root).runs.set_index("run_id")
+    assert dict(runs.loc["a", MADE_BY]) == made
+    assert runs.loc[["b", "c"], MADE_BY].isna().all(axis=None)
+    assert list(runs["status"]) == ["done"] * 3
+    assert set(MADE_BY) <= set(environment.describe("cpu"))
 
 
 def test_columns_are_there_even_when_nothing_is(results_root: Path) -> None:
@@ -42,6 +56,17 @@ def test_running_and_failed_runs_are_told_from_their_configuration(results_root:
     assert (runs.loc["a", "seed"], runs.loc["a", "epsilon_target"], runs.loc["a", "scale"]) == (4, 1.0, "paper")
     assert runs.loc["b", "error"] == "ValueError: no noise meets it"
     assert pd.isna(runs.loc["c", "algorithm"])
+
+
+def test_the_error_is_the_first_line_that_says_anything(results_root: Path) -> None:
+    folder = write_unfinished(results_root, "a", "failed")
+    assert one(load(results_root).runs)["error"] == "ValueError: no noise meets it"
+    for text, expected in [
+        ("\n\nRuntimeError: CUDA error: x\n\nTraceback\ny", "RuntimeError: CUDA error: x"),
+        ("\n", None),
+    ]:
+        (folder / "error.txt").write_text(text)
+        assert one(load(results_root).runs)["error"] == expected
 
 
 def test_a_finished_run_wins_over_the_remains_of_earlier_attempts(results_root: Path) -> None:
@@ -100,7 +125,7 @@ def test_a_half_written_last_line_is_left_out(results_root: Path) -> None:
 
 def test_an_empty_group_is_nan_with_its_count_and_not_zero(results_root: Path) -> None:
     scores = {"wga": 0.5, "avg": 0.5, "accuracy": [0.5, 0.0], "loss": [1.0, 0.0], "count": [4, 0]}
-    write_run(results_root, "a", test=scores, valid=None, group_names=["x", "y"], ledger_epsilon_per_group=[1, 2])
+    write_run(results_root, "a", test=scores, valid=None, group_names=["x", "y"], plan={"epsilon_per_group": [1, 2]})
     groups = load(results_root).groups
     assert list(groups["split"]) == ["test", "test"]
     assert list(groups["group_name"]) == ["x", "y"]
@@ -110,11 +135,12 @@ def test_an_empty_group_is_nan_with_its_count_and_not_zero(results_root: Path) -
     assert groups.iloc[1][["accuracy", "loss"]].isna().all()
 
 
-def test_epsilon_max_is_the_ledgers_and_else_the_plans(results_root: Path) -> None:
+def test_epsilon_is_the_plans_for_the_ledgers_may_depend_on_what_was_released(results_root: Path) -> None:
+    """ASC may leave a group out after a noisy loss: what it was then charged bounds nothing."""
     write_run(results_root, "a", plan={"epsilon_per_group": [1, 3, 2]}, ledger_epsilon_per_group=[1.0, 2.5, 2.0])
-    write_run(results_root, "b", plan={"epsilon_per_group": [1, 3, 2]}, ledger_epsilon_per_group=None)
-    write_run(results_root, "c", plan={"epsilon_per_group": None, "epsilon": 0.7})
-    assert dict(load(results_root).runs[["run_id", "epsilon_max"]].to_numpy()) == {"a": 2.5, "b": 3, "c": 0.7}
+    store = load(results_root)
+    assert dict(store.runs[["run_id", "epsilon_max"]].to_numpy()) == {"a": 3}
+    assert list(store.groups["epsilon"]) == [1, 3, 2] * 2
 
 
 def test_a_plan_only_run_has_groups_without_a_split(results_root: Path) -> None:

@@ -47,6 +47,37 @@ def test_joining_gives_every_run_of_the_manifest_its_status(tmp_path: Path) -> N
     assert pd.isna(coordinate(runs, "batch_size").iloc[0])
 
 
+def test_what_the_command_line_changed_is_said_of_every_run(tmp_path: Path) -> None:
+    content = manifest("asc/table1", [entry("a"), entry("b", seed=1)], kind="x")
+    changed = content | {"changed": ["schedule.max_steps=5", "seed=0,1"]}
+    assert list(Manifest.of(changed).join(load(tmp_path))["changed"]) == ["schedule.max_steps=5, seed=0,1"] * 2
+    assert list(Manifest.of(content).join(load(tmp_path))["changed"]) == ["", ""]
+
+
+def test_runs_alike_but_for_what_is_not_drawn_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    def check(*runs: dict[str, Any], columns: tuple[str, ...] = ("method", "dataset", "seed")) -> None:
+        found = Manifest.of(manifest("asc/table1", [run | {"scale": "paper"} for run in runs], kind="x"))
+        joined = found.join(load(tmp_path))
+        found.check_one_run_per(joined.assign(epsilon=coordinate(joined, "epsilon")), *columns)
+
+    first, second = entry("a", epsilon=1.0, lr=0.1), entry("b", epsilon=8.0, lr=0.1)
+    check(first, second | {"seed": 1})
+    check(first, second | {"label": "further"})
+    check(first, entry("c", dataset="celeba", epsilon=8.0))
+    check(first, second, columns=("method", "seed", "epsilon"))
+    with pytest.raises(ValueError) as caught:
+        check(first, second | {"seed": 1}, second)
+    assert str(caught.value) == (
+        "asc/table1: 2 runs for ASC on Unbalanced MNIST (seed 0, scale paper, dataset unbalanced_mnist, algorithm asc, "
+        "lr 0.1) differ in epsilon (1, 8): choose one of them on the command line, or give them labels of their own in "
+        "conf/experiment/asc/table1.yaml"
+    )
+    with pytest.raises(ValueError, match=r"differ in momentum \(–, 0\.5\): choose"):
+        check(first, entry("b", epsilon=1.0, lr=0.1, momentum=0.5))
+    with pytest.raises(ValueError, match="differ in nothing that a manifest names: choose"):
+        check(first, first)
+
+
 def test_the_scale_that_was_asked_for_wins_over_the_one_that_trained_the_run(tmp_path: Path) -> None:
     write_run(tmp_path, "a", scale="laptop")
     write_run(tmp_path, "b", scale="laptop")
