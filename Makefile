@@ -19,7 +19,6 @@ DEMO_FIGURE := asc/fig2 dataset=digits privacy=eps8
 JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest
 
-TARGETS := $(patsubst conf/experiment/%.yaml,%,$(sort $(wildcard conf/experiment/*/*.yaml)))
 
 .PHONY: help setup demo test test-system lint bench tables clean
 
@@ -66,7 +65,7 @@ bench: $(STAMP)  ## Speed and memory against Opacus
 	$(RAWLS) bench
 
 tables: $(STAMP)  ## Draw every table and figure again from the saved results
-	@for target in $(TARGETS); do $(RAWLS) render $$target; done
+	@find results/targets -name manifest.json -exec $(RAWLS) render {} ';'
 
 clean:  ## Remove the environment and every cache (results are kept)
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -129,7 +129,9 @@ def _parser() -> argparse.ArgumentParser:
     known = ",".join(WORKLOADS)
     parser.add_argument("--workloads", default=known, help=f"comma-separated; default: {known}")
     parser.add_argument("--rounds", type=int, default=5, help="how often each method is measured; default: 5")
-    parser.add_argument("--steps", type=int, help="steps timed in a process; by default as many as take a second")
+    parser.add_argument(
+        "--steps", type=int, help="steps timed in a process; default: the workload's own, seconds in all"
+    )
     parser.add_argument("overrides", nargs="*", metavar="results.root=FOLDER", help="where to write; default: results")
     return parser
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from runners.experiments import Plan
 
 INTERRUPTED = 130
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,32 +33,40 @@ def train(arguments: list[str]) -> int:
 
 
 def reproduce(arguments: list[str]) -> int:
+    from runners import sweeper
     from runners.train import main as train_main
 
     target, overrides = _target(arguments)
+    flags = [text for text in arguments if text not in (target, *overrides)]  # Hydra takes them only before the others
     failed = 0
     try:
-        train_main(["--multirun", f"experiment={target}", *overrides])
+        train_main(["--multirun", *flags, f"experiment={target}", *overrides])
     except RunsFailed as failure:
         failed = failure.exit_code
         if failed == INTERRUPTED:
             raise
-    _draw(_planned(target, overrides))
+    _draw(sweeper.manifests[-1])
     return failed
 
 
 def render(arguments: list[str]) -> int:
-    target, overrides = _target(arguments)
-    _draw(_planned(target, overrides))
+    from runners.experiments import write_manifest
+
+    if arguments and arguments[0].endswith(MANIFEST):
+        _draw(Path(arguments[0]))
+        return 0
+    plan = _planned(*_target(arguments))
+    _draw(write_manifest(plan, _results_root(plan)))
     return 0
 
 
 def targets(arguments: list[str]) -> int:
     from analysis.targets import status
-    from runners.config import choices
+    from runners.config import choices, look_also_in
     from runners.experiments import manifest_of
 
-    plans = [_planned(target, arguments) for target in choices("experiment")]
+    overrides = look_also_in(arguments)
+    plans = [_planned(target, overrides) for target in choices("experiment")]
     manifests: list[dict[str, object] | Path] = []
     for plan in plans:
         root = _results_root(plan)
@@ -73,12 +82,13 @@ def targets(arguments: list[str]) -> int:
 
 
 def data(arguments: list[str]) -> int:
-    from runners.config import compose
+    from runners.config import compose, look_also_in
     from runners.spec import build
 
-    if not arguments or "=" in arguments[0]:
+    given = look_also_in(arguments)
+    if not given or "=" in given[0]:
         raise _no_name("dataset", "dataset")
-    name, *overrides = arguments
+    name, *overrides = given
     config = compose([f"dataset={name}", *overrides])
     paths = build(config.dataset, "dataset").fetch(Path(config.data.root))
     print("\n".join(f"{path}: verified" for path in paths) or f"{name} needs no file")
@@ -116,7 +126,7 @@ COMMANDS = {
         call=render,
         usage="render TARGET [OVERRIDES ...]",
         summary="draw a table or figure from the runs there are, training nothing",
-        more=_OVERRIDES,
+        more=f"{_OVERRIDES}\nTARGET may also be the {MANIFEST} that an earlier drawing left in its folder.",
     ),
     "targets": Command(
         call=targets,
@@ -187,11 +197,12 @@ def _no_name(what: str, group: str) -> ConfigError:
 
 def _target(arguments: list[str]) -> tuple[str, list[str]]:
     """The target and the overrides of a command line."""
-    from runners.config import choices
+    from runners.config import choices, look_also_in
 
-    if not arguments or "=" in arguments[0]:
+    given = look_also_in(arguments)
+    if not given or "=" in given[0]:
         raise _no_name("target", "experiment")
-    target, *overrides = arguments
+    target, *overrides = given
     if target not in choices("experiment"):
         raise ConfigError(f"unknown target '{target}': {nearest(target, choices('experiment'))}")
     return target, overrides
@@ -200,19 +211,19 @@ def _target(arguments: list[str]) -> tuple[str, list[str]]:
 def _planned(target: str, overrides: Sequence[str]) -> "Plan":
     from runners.experiments import plan
 
-    return plan([f"experiment={target}", *(text for text in overrides if not text.startswith("hydra"))])
+    ours = [text for text in overrides if not text.startswith("hydra")]
+    return plan([f"experiment={target}", *ours], [text for text in overrides if text.startswith("hydra.searchpath")])
 
 
 def _results_root(plan: "Plan") -> Path:
     return Path(plan.runs[0].config["results"]["root"])
 
 
-def _draw(plan: "Plan") -> None:
+def _draw(manifest: Path) -> None:
     """Draw a target and say where it lies."""
     from analysis.render import render as render_manifest
-    from runners.experiments import write_manifest
 
-    rendered = render_manifest(write_manifest(plan, _results_root(plan)))
+    rendered = render_manifest(manifest)
     print(rendered.text)
     print("\n".join(["Written:", *(f"  {path}" for path in rendered.files)]))
 

@@ -36,6 +36,7 @@ from runners.store import hashed_part
 VERSION_BASE = "1.3"
 CONFIG_NAME = "config"
 CONF = Path(conf.__file__).parent
+_folders = [CONF]  # where configurations lie: ours, and the user's own (`look_also_in`)
 ID_LENGTH = 16
 
 _RULES: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -94,15 +95,33 @@ def run_id(config: DictConfig | Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:ID_LENGTH]
 
 
+def look_also_in(arguments: Sequence[str]) -> list[str]:
+    """Find configurations in the folder of `--config-dir` too, from now on; returns the other arguments."""
+    others, rest = [], iter(arguments)
+    del _folders[1:]
+    for text in rest:
+        flag, _, value = text.partition("=")
+        if flag in ("--config-dir", "-cd"):
+            _folders[1:] = [Path(value or next(rest, "")).absolute()]
+        else:
+            others.append(text)
+    choices.cache_clear()
+    composer.cache_clear()
+    return others
+
+
 @functools.lru_cache
 def choices(group: str = "") -> tuple[str, ...]:
     """The names that a group offers; of '' the names of the groups."""
-    folder = CONF / group
-    if group:
-        return tuple(sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml")))
-    inner = [path for path in (CONF / "hydra").iterdir() if path.is_dir()]
-    outer = [path for path in CONF.iterdir() if path.is_dir() and any(path.rglob("*.yaml")) and path.name != "hydra"]
-    return tuple(sorted(path.relative_to(CONF).as_posix() for path in inner + outer))
+    found: set[str] = set()
+    for root in _folders:
+        if group:
+            paths = (root / group).rglob("*.yaml")
+            found |= {path.relative_to(root / group).with_suffix("").as_posix() for path in paths}
+            continue
+        paths = (path for parent in (root, root / "hydra") for path in parent.glob("*") if path.name != "hydra")
+        found |= {path.relative_to(root).as_posix() for path in paths if any(path.rglob("*.yaml"))}
+    return tuple(sorted(found))
 
 
 class Composer:
@@ -171,8 +190,9 @@ def hydra_ready() -> Iterator[None]:
 
 
 def _composed(overrides: Sequence[str]) -> DictConfig:
+    more = [f"hydra.searchpath=['file://{folder}']" for folder in _folders[1:]]
     try:
-        return hydra.compose(CONFIG_NAME, overrides=list(overrides))
+        return hydra.compose(CONFIG_NAME, overrides=[*more, *overrides])
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise explained(error, overrides) from error
 

@@ -57,7 +57,8 @@ class Plan:
     """The runs of a sweep; `target` and `experiment` are None for a plain grid.
 
     Args:
-        variant: what the command line changed, as a folder name.
+        variant: what the command line asked for, as a folder name.
+        changed: the overrides among it that are not what the experiment itself says.
         command: the command that makes the target again.
     """
 
@@ -65,6 +66,7 @@ class Plan:
     experiment: dict[str, Any] | None
     runs: tuple[Run, ...]
     variant: str
+    changed: tuple[str, ...]
     command: str
 
 
@@ -76,7 +78,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> Plan:
         base: overrides of Hydra's own that decide where configurations are found.
 
     Raises:
-        ConfigError: an argument that cannot be read, or a run that cannot be configured.
+        ConfigError: an argument that cannot be read, a run that cannot be configured, or no run at all.
     """
     compose = composer(tuple(base))
     asked = [text for text in arguments if re.match(r"\+{0,2}experiment[.=]", text)]
@@ -86,11 +88,14 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> Plan:
         if len(texts := (axes | about).get(key, [])) > 1:
             raise ConfigError(f"{', '.join(texts)}: {why}")
     experiment = compose(asked)["experiment"]
-    runs: dict[str, Run] = {}
+    runs: dict[tuple[str, str], Run] = {}
     for label, grid in _grids(experiment, axes):
         for overrides in itertools.product(*grid.values()):
             for run in _seeds(compose, experiment, label, overrides):
-                runs.setdefault(run.run_id, run)
+                # Two labels may come to one configuration, an ablation and its baseline say: both are shown.
+                runs.setdefault((run.label, run.run_id), run)
+    if not runs:
+        raise ConfigError("there are no runs: every axis needs a value")
     target = _target(asked) if experiment else None
     changes = [text for text in arguments if text != f"experiment={target}"]
     return Plan(
@@ -98,6 +103,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> Plan:
         experiment=experiment,
         runs=tuple(runs.values()),
         variant=_variant(axes | about, runs.values()),
+        changed=_changed(experiment, axes) if experiment else (),
         command=shlex.join(["rawls", *(["reproduce", target] if target else ["train", "-m"]), *changes]),
     )
 
@@ -110,6 +116,7 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
         "title": plan.experiment["title"],
         "draw": plan.experiment["draw"],
         "variant": plan.variant,
+        "changed": list(plan.changed),
         "command": plan.command,
         "runs": [
             {
@@ -184,7 +191,7 @@ def _grids(experiment: Mapping[str, Any] | None, axes: Axes) -> list[tuple[str |
         return [(None, axes)]
     common = _axes(experiment["common"])
     blocks = [_Block(block["label"], common, _axes(block["overrides"])) for block in experiment["blocks"]]
-    for key in sorted(axes, key=lambda key: key != "algorithm"):
+    for key in sorted(axes, key=lambda key: (key != "algorithm", key)):
         blocks = _narrowed(blocks, key, axes[key])
     return [(block.label, {**block.common, **block.own}) for block in blocks]
 
@@ -260,6 +267,15 @@ def _identifies(key: str) -> bool:
 def _target(asked: Iterable[str]) -> str:
     """The experiment's name."""
     return next(name for key, _, name in (text.partition("=") for text in asked) if key.lstrip("+") == "experiment")
+
+
+def _changed(experiment: Mapping[str, Any], axes: Axes) -> tuple[str, ...]:
+    """The values that make other runs than the experiment's, whichever of its methods and datasets they are."""
+    mappings = [experiment["common"], *(block["overrides"] for block in experiment["blocks"])]
+    offered = {text for mapping in mappings for texts in _axes(mapping).values() for text in texts}
+    selects = {"algorithm", "dataset"}
+    found = (texts for key, texts in sorted(axes.items()) if _identifies(key) and key not in selects)
+    return tuple(text for texts in found for text in texts if text not in offered)
 
 
 def _variant(axes: Axes, runs: Iterable[Run]) -> str:

@@ -27,6 +27,7 @@ from runners import environment
 from runners.launcher import Report
 from runners.metrics import group_metrics
 from runners.setup import Config, Prepared, build_engine, device_of, gather, prepare, training_rows
+from runners.spec import name_of
 from runners.store import RunFolder
 from runners.tracking import Tracker, tracker
 
@@ -54,6 +55,7 @@ def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report:
     `report` raises KeyboardInterrupt when the sweep is to stop: checkpoints are then saved and the exception goes on.
     It comes from nowhere else (see runners/worker.py), so parameters and ledgers always stand at the same step.
     """
+    environment.code_version(environment.ROOT)  # remembered: what is committed while we train did not train these
     runs = [_open(config, folder) for config, folder in zip(configs, folders, strict=True)]
     runs.sort(key=lambda run: run.step)
     for _, together in groupby(runs, key=lambda run: run.step):
@@ -73,6 +75,11 @@ def _open(config: Config, folder: RunFolder) -> Run:
     run = Run(config=config, folder=folder, prepared=prepare(config), tracker=tracker(config, folder.run_id))
     if checkpoint is not None:
         run.checkpoint, run.step, run.seconds = checkpoint, checkpoint["step"], checkpoint["seconds"]
+        if checkpoint["device"] != (ours := device_of(config).type):
+            raise ValueError(
+                f"the run was begun on {checkpoint['device']}, where noise is drawn in another way than on {ours}: "
+                f"go on with device={checkpoint['device']}, or delete {folder.path} to begin anew"
+            )
     folder.rewind_history(run.step)
     return run
 
@@ -103,7 +110,8 @@ class _Fleet:
         self.stepper = PrivateStep(self.engine, members, self._initial())
         velocity = self.stepper.optimizer.velocity
         for index, run in enumerate(runs):
-            if run.checkpoint is not None and velocity is not None:
+            # A run without momentum saved none, and beside one that has it keeps zeros.
+            if run.checkpoint is not None and velocity is not None and len(run.checkpoint["velocity"]):
                 velocity[index] = run.checkpoint["velocity"].to(self.device)
         count = runs[0].config["schedule"]["evaluations"]
         self.evaluations = {round(self.steps * (point + 1) / count) for point in range(count)}
@@ -130,11 +138,16 @@ class _Fleet:
 
     def _advance(self, step: int) -> None:
         """Count the step, evaluate if it is time, and tell how far the runs are."""
-        for index, run in enumerate(self.runs):
+        for run, before in zip(self.runs, self.before, strict=True):
             run.step = step
-            run.seconds = self.before[index] + (time.perf_counter() - self.started) / len(self.runs)
-            if step in self.evaluations:
-                self._record(index, run)
+            run.seconds = before + (time.perf_counter() - self.started) / len(self.runs)
+        if step in self.evaluations:
+            rows = [self._record(index, run) for index, run in enumerate(self.runs)]
+            if any(run.config["privacy"]["secure"] for run in self.runs):
+                # Secure draws never repeat: what is shown must not be drawn again, with other noise, by a resume.
+                self._save()
+            for run, row in zip(self.runs, rows, strict=True):
+                run.tracker.log(row)
         for run in self.runs:  # an interrupt comes from here: by now every run stands at this step
             self.report(
                 {
@@ -147,7 +160,7 @@ class _Fleet:
                 }
             )
 
-    def _record(self, index: int, run: Run) -> None:
+    def _record(self, index: int, run: Run) -> dict[str, Any]:
         """One line of history: the validation part by group, and the present group weights."""
         member = self.stepper.members[index]
         metrics = self._evaluate(index, self.splits[index].valid)
@@ -161,7 +174,7 @@ class _Fleet:
             "group_weights": None if weights is None else weights.tolist(),
         }
         run.folder.append_history(row)
-        run.tracker.log(row)
+        return row
 
     def _probe(self, step: int) -> None:
         """The sampling variance of the update about to be made, under that update's number."""
@@ -227,6 +240,7 @@ class _Fleet:
             run.folder.save_checkpoint(
                 {
                     "step": run.step,
+                    "device": self.device.type,
                     "seconds": run.seconds,
                     "params": self.stepper.params[index].cpu().clone(),
                     "velocity": torch.zeros(0) if velocity is None else velocity[index].cpu().clone(),
@@ -242,9 +256,7 @@ def _summary(run: Run, parts: dict[str, Any]) -> dict[str, Any]:
     prepared, config = run.prepared, run.config
     return {
         "run_id": run.folder.run_id,
-        "dataset": config["dataset"]["_target_"].split(".")[1],
-        "model": config["model"]["_target_"].split(".")[1],
-        "algorithm": config["algorithm"]["_target_"].split(".")[1],
+        **{group: name_of(config[group]) for group in ("dataset", "model", "algorithm")},
         "scale": config["scale"]["name"],
         "seed": config["seed"],
         "provenance": prepared.provenance,

@@ -18,6 +18,7 @@ from runners.config import composer, run_id
 from runners.errors import ConfigError, RunsFailed
 from runners.launcher import Outcome, PlannedRun, launch
 from runners.progress import reporter
+from runners.spec import name_of
 from runners.store import Store
 from runners.tracking import label_of
 
@@ -54,12 +55,13 @@ def train(configs: Sequence[dict[str, Any]], *, workers: int | None = None) -> O
         ValueError: a run that cannot be trained; nothing was started.
     """
     process.prepare()
-    store = Store(Path(configs[0]["results"]["root"]))
+    store, shown = Store(Path(configs[0]["results"]["root"])), reporter()
     runs = [planned(config) for config in configs]
-    preflight(runs, store)
+    for text in preflight(runs, store):
+        shown.note(text)
     if workers is None and any(on_gpu(config) for config in configs):
         workers = 1  # processes would share one GPU and its memory; a fleet fills it instead
-    return launch(runs, store=store, workers=workers, report=reporter())
+    return launch(runs, store=store, workers=workers, report=shown)
 
 
 def on_gpu(config: dict[str, Any]) -> bool:
@@ -75,22 +77,33 @@ def planned(config: dict[str, Any]) -> PlannedRun:
     return PlannedRun(run_id=run_id(config), config=config, label=label_of(config), fleet_key=fleet)
 
 
-def preflight(runs: Sequence[PlannedRun], store: Store) -> None:
-    """Load the data, build method and model and calibrate the noise of every run that is not done."""
+def preflight(runs: Sequence[PlannedRun], store: Store) -> list[str]:
+    """Load the data, build method and model and calibrate the noise of every run that is not done.
+
+    Returns:
+        What must be known before hours are spent: which data are not the real ones.
+    """
     from runners import setup
 
     store.check()
+    simulated: dict[str, None] = {}
     for run in runs:
         if store.state(run.run_id) == "done":
             continue
         try:
             setup.device_of(run.config)
             data = setup.prepare(run.config).data
+            if data is not None and data.provenance == "simulated":
+                simulated[name_of(run.config["dataset"])] = None
             if data is not None:
-                # On the CPU: this process trains nothing, its GPU memory would be the workers' loss.
-                setup.build_engine({**run.config, "device": "cpu"}, data)
+                setup.check_model(run.config)
         except ValueError as error:
             raise ConfigError(f"{run.label}: {error}") from error
+    root = runs[0].config["data"]["root"]
+    return [
+        f"{name}: no real files under data.root={root}, so a SIMULATED twin is trained; see `rawls data {name}`"
+        for name in simulated
+    ]
 
 
 def search_path_of(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ class FleetView:
 
 
 class Reporter:
-    """Follows a sweep and shows nothing: the quiet one, and the base of those that do."""
+    """Follows a sweep and shows nothing: the base of those that do."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -215,10 +215,8 @@ class Screen(Reporter):
             return Group(table, Text(self.summary()))
 
 
-def reporter(*, quiet: bool = False) -> Reporter:
+def reporter() -> Reporter:
     """The one that suits stderr."""
-    if quiet:
-        return Reporter()
     return Screen() if sys.stderr.isatty() else Lines()
 
 

@@ -30,7 +30,7 @@ State = Literal["missing", "running", "interrupted", "done", "failed"]
 
 MINIMUM_FREE_BYTES = 256 * 2**20
 # What a run is not identified by: where and how it is run, and which sweep asked for it.
-NOT_HASHED = frozenset({"device", "engine", "tracking", "results", "data", "experiment", "launcher", "scale"})
+NOT_HASHED = frozenset({"device", "engine", "tracking", "results", "data", "experiment", "scale"})
 _CONFIG, _SUMMARY, _HISTORY = "config.yaml", "summary.json", "history.jsonl"
 _CHECKPOINT, _ERROR, _TEMPORARY = "checkpoint.pt", "error.txt", ".tmp"
 _LOCK_ATTEMPTS, _LOCK_PAUSE_SECONDS = 5, 0.01
@@ -53,9 +53,12 @@ class Store:
             self._runs.mkdir(parents=True, exist_ok=True)
             with TemporaryFile(dir=self._runs) as probe:
                 probe.write(b"probe")
+                probe.flush()
+                fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)  # some network file systems have none
         except OSError as error:
             raise ResultsError(
-                f"results.root={self.root} cannot be written ({error.strerror}): set results.root to a folder that can"
+                f"results.root={self.root} cannot be written and locked ({error.strerror}): "
+                "set results.root to a folder that can"
             ) from error
         free = shutil.disk_usage(self._runs).free
         if free < MINIMUM_FREE_BYTES:
@@ -106,12 +109,12 @@ class Store:
         return json.loads((self._folder(run_id) / _SUMMARY).read_text(encoding="utf-8"))
 
     def error(self, run_id: str) -> str:
-        """The last line of a failed run's trace."""
+        """Why a run failed, in a line: the first of its error.txt."""
         try:
-            lines = (self._folder(run_id, "failed") / _ERROR).read_text(encoding="utf-8").split("\n")
+            with open(self._folder(run_id, "failed") / _ERROR, encoding="utf-8") as file:
+                return file.readline().strip() or "no trace was left"
         except FileNotFoundError:
             return "no trace was left"
-        return next((line for line in reversed(lines) if line.strip()), "no trace was left")
 
     def claim(self, run_id: str, config: Mapping[str, Any]) -> "RunFolder | None":
         """Take a run for this process: None if it is done or a live process has it.
@@ -247,7 +250,10 @@ class RunFolder:
             return None
         import torch
 
-        return torch.load(path, map_location="cpu", weights_only=True)
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises what it likes
+            raise ValueError(f"{path} cannot be read: delete it, and the run starts anew") from error
 
     def finish(self, summary: Mapping[str, Any], ledger: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
         """Write the results and give the folder its final name; the claim ends."""
@@ -265,8 +271,10 @@ class RunFolder:
         self._give_up()
 
     def fail(self, error: BaseException) -> None:
-        """Keep the trace, and the checkpoint for the next attempt; the claim ends."""
-        trace = "".join(traceback.format_exception(error))
+        """Keep the error in a line and its trace, and the checkpoint for the next attempt; the claim ends."""
+        # The first line of a message: CUDA's go on for several, with advice that never helps.
+        sentence = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        trace = "".join([sentence, "\n\n", *traceback.format_exception(error)])
         failed = self._store._folder(self.run_id, "failed")
         try:
             with writing(self._store.root):

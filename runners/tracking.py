@@ -84,7 +84,6 @@ class _Wandb(Tracker):
         # W&B adds `wandb` to the folder it is given, and where that cannot be made it takes another one.
         (root / "wandb").mkdir(parents=True, exist_ok=True)
         tracking = config["tracking"]
-        experiment = config.get("experiment") or {}
         dataset, model = name_of(config["dataset"]), name_of(config["model"])
         self._run = wandb.init(
             project=tracking["project"],
@@ -94,7 +93,7 @@ class _Wandb(Tracker):
             resume="allow",
             reinit="create_new",  # the runs of a fleet are open side by side
             name=self.label,
-            group=experiment.get("title") or f"{dataset}-{model}",
+            group=f"{dataset}-{model}",
             tags=[dataset, model, name_of(config["algorithm"]), config["scale"]["name"]],
             config={key: value for key, value in config.items() if key not in _NOT_MIRRORED},
             dir=root,

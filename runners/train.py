@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 import conf
 from runners import sweeper
-from runners.config import CONFIG_NAME, VERSION_BASE, compose, composer, explained, resolve
+from runners.config import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve
 from runners.errors import ConfigError, RunsFailed, guarded
 from runners.local_launcher import train
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         RunsFailed: some runs are not done.
     """
     sweeper.register()
-    composer.cache_clear()
+    look_also_in(arguments)
     _raised.clear()
     overrides = [text for text in arguments if "=" in text and not text.startswith("-")]
     if {"-c", "--cfg"} & {text.partition("=")[0] for text in arguments}:

@@ -1,18 +1,18 @@
 import importlib
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from runners import cli, train
+from runners import cli, local_launcher, train
 from runners.cli import COMMANDS, help_text, main
 from runners.config import choices
-from runners.errors import RunsFailed
 from runners.experiments import plan
+from runners.launcher import Outcome, PlannedRun
 
 SMALL = ["dataset=digits", "scale=smoke", "tracking=off", "seed=0", "algorithm=dpsgd"]
 
@@ -35,6 +35,25 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(train, "main", note)
     return calls
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], list[str]]:
+    """Sets how a sweep that trains nothing ends; returns the labels of what it was given."""
+
+    def ending(outcome: Outcome) -> list[str]:
+        labels: list[str] = []
+
+        def launch(runs: Sequence[PlannedRun], **_: Any) -> Outcome:
+            labels.extend(run.label for run in runs)
+            return outcome
+
+        monkeypatch.setattr(local_launcher, "launch", launch)
+        monkeypatch.setattr(local_launcher, "preflight", lambda runs, store: [])
+        monkeypatch.setattr("runners.process.prepare", lambda: None)
+        return labels
+
+    return ending
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
@@ -95,23 +114,55 @@ def test_train_gets_its_arguments_as_they_are(swept: list[list[str]]) -> None:
     assert swept == [["-m", "seed=0,1", "--help"]]
 
 
-def test_reproduce_sweeps_then_draws(swept: list[list[str]], capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert main(["reproduce", "asc/table1", "hydra/launcher=basic", *SMALL]) == 0
-    assert swept == [["--multirun", "experiment=asc/table1", "hydra/launcher=basic", *SMALL]]
+@pytest.mark.parametrize("launcher", ["local", "basic"])
+def test_reproduce_sweeps_then_draws(
+    launcher: str, launched: Callable[[Outcome], list[str]], capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    labels = launched(Outcome())
+    assert main(["reproduce", "asc/table1", f"hydra/launcher={launcher}", *SMALL]) == 0
+    assert labels == ["dpsgd on digits, ε=1, seed 0"]
     printed = capsys.readouterr().out
     drawn = folder / "results/targets/asc/table1/digits-smoke-algorithm=dpsgd-seed=0"
     assert (drawn / "manifest.json").is_file()
     assert "DPSGD" in printed and f"  {drawn.relative_to(folder)}/table.md" in printed
 
 
+@pytest.mark.parametrize("flag", ["--config-dir=own", "hydra.searchpath=[file://own]"])
+def test_reproduce_and_render_find_the_users_own_configurations(
+    flag: str, launched: Callable[[Outcome], list[str]], capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "own" / "privacy").mkdir(parents=True)
+    (folder / "own" / "privacy" / "eps3.yaml").write_text("epsilon: 3\n")
+    labels = launched(Outcome())
+    for command in ("reproduce", "render"):
+        assert main([command, "asc/table1", flag, "privacy=eps3", *SMALL]) == 0
+        assert "digits-smoke-algorithm=dpsgd-privacy=eps3-seed=0/table.md" in capsys.readouterr().out
+    assert labels == ["dpsgd on digits, ε=3, seed 0"]
+
+
+def test_an_experiment_of_the_users_own_is_reproduced_and_its_manifest_drawn_again(
+    launched: Callable[[Outcome], list[str]], capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    (folder / "own" / "experiment").mkdir(parents=True)
+    (folder / "own" / "experiment" / "mine.yaml").write_text(
+        "title: Mine\nseeds: 2\ncommon: {dataset: digits}\nblocks: [{label: D, overrides: {algorithm: dpsgd}}]\n"
+        "draw: {kind: accuracy_table}\n"
+    )
+    labels = launched(Outcome())
+    assert main(["reproduce", "mine", "--config-dir", "own", "scale=smoke"]) == 0
+    assert labels == ["dpsgd on digits, ε=1, seed 0", "dpsgd on digits, ε=1, seed 1"]
+    printed = capsys.readouterr().out
+    assert printed.startswith("Mine")
+    assert main(["render", "results/targets/mine/smoke/manifest.json"]) == 0
+    assert capsys.readouterr().out == printed
+    assert main(["render", "mine"]) == 2
+
+
 @pytest.mark.parametrize(("code", "draws"), [(1, True), (130, False)])
 def test_reproduce_draws_what_there_is_when_runs_failed_but_not_when_interrupted(
-    code: int, draws: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    code: int, draws: bool, launched: Callable[[Outcome], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: Any) -> int:
-        raise RunsFailed(code)
-
-    monkeypatch.setattr(train, "main", fail)
+    launched(Outcome(open=["x"], interrupted=code == 130))
     assert main(["reproduce", "asc/table1", *SMALL]) == code
     assert ("UNFINISHED" in capsys.readouterr().out) == draws
 

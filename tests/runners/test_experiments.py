@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from runners import experiments
-from runners.config import choices, compose, resolve, run_id
+from runners.config import choices, compose, look_also_in, resolve, run_id
 from runners.errors import ConfigError
 from runners.experiments import Plan, manifest_of, plan, write_manifest
 from runners.spec import name_of
@@ -98,9 +98,50 @@ def test_the_tuning_names_what_it_varies_and_holds_the_runs_of_table1() -> None:
         (label, *sorted(names)) for label, names in varied.items()
     }
     points = [(run.label, *run.coordinates.values()) for run in asked.runs]
-    assert len(set(points)) == len(points) == 18
+    assert len(set(points)) == len(points) == 12
     table = plan(["experiment=asc/table1", "scale=paper", "dataset=unbalanced_mnist", "seed=0"])
     assert {(run.label, run.run_id) for run in table.runs} < {(run.label, run.run_id) for run in asked.runs}
+
+
+def test_what_is_not_the_experiments_own_is_named_and_what_selects_from_it_is_not() -> None:
+    own = ["dataset=unbalanced_mnist", "algorithm=asc,dpsgd", "seed=0,1", "privacy=eps1", "device=cpu", "scale=paper"]
+    assert plan(["experiment=asc/table1", *own]).changed == ()
+    assert plan(["experiment=asc/fig3", "schedule.batch_size=256"]).changed == ()
+    others = ["schedule.max_steps=5", "privacy=eps1,eps8", "optimizer.lr=0.5"]
+    changed = plan(["experiment=asc/table1", "dataset=digits", *others])
+    assert changed.changed == ("optimizer.lr=0.5", "privacy=eps8", "schedule.max_steps=5")
+    assert manifest_of(changed)["changed"] == list(changed.changed)
+    assert plan(["optimizer.lr=0.5"]).changed == ()
+
+
+def test_labels_of_one_configuration_are_all_kept(tmp_path: Path) -> None:
+    """An ablation that holds its own baseline."""
+    blocks = "[{label: base, overrides: {algorithm: dpsgd}}, {label: again, overrides: {algorithm: dpsgd}}]"
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "ablation.yaml").write_text(
+        f"title: t\nseeds: 2\ncommon: {{dataset: digits}}\nblocks: {blocks}\ndraw: {{kind: accuracy_table}}\n"
+    )
+    try:
+        look_also_in(["--config-dir", str(tmp_path)])
+        runs = plan(["experiment=ablation"]).runs
+    finally:
+        look_also_in([])
+    assert [(run.label, run.config["seed"]) for run in runs] == [
+        (label, s) for label in ("base", "again") for s in (0, 1)
+    ]
+    assert len({run.run_id for run in runs}) == 2
+
+
+@pytest.mark.parametrize("empty", ["seed=range(0,0)"])
+def test_a_sweep_without_runs_is_refused(empty: str) -> None:
+    with pytest.raises(ConfigError, match="there are no runs: every axis needs a value"):
+        plan(["experiment=asc/table1", empty])
+
+
+def test_the_order_of_the_command_line_is_no_matter() -> None:
+    texts = ["algorithm=asc", "algorithm.weights=integer", "algorithm.group_lr=0.2"]
+    one, other = (plan(["experiment=asc/tuning", *order]) for order in (texts, texts[::-1]))
+    assert [(run.label, run.run_id) for run in one.runs] == [(run.label, run.run_id) for run in other.runs]
 
 
 def test_a_dataset_on_the_command_line_is_the_only_column() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runners import environment, fleet
 from runners.config import CONF, compose, resolve, run_id
 from runners.fleet import train_fleet
 from runners.store import Store
+from runners.tracking import Tracker
 
 ALGORITHMS = sorted(path.stem for path in (CONF / "algorithm").glob("*.yaml"))
 every_method = pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -150,3 +153,79 @@ def test_a_probe_does_not_change_what_is_trained(tmp_path: Path) -> None:
     assert folder is not None
     train_fleet([probed], [folder], lambda message: None)
     assert Store(tmp_path / "probed").summary(run_id(plain))["test"] == Store(tmp_path).summary(run_id(plain))["test"]
+
+
+class CrashAt(StopAt):
+    """A report that ends the process, as far as the fleet can see: nothing is saved."""
+
+    def __call__(self, message: dict[str, Any]) -> None:
+        if message["step"] == self.step:
+            raise SystemExit
+
+
+def test_what_secure_noise_has_shown_is_never_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secure draws do not repeat: a resume from before an evaluation would show a second answer and charge one."""
+    shown: list[dict[str, Any]] = []
+
+    class Watched(Tracker):
+        def log(self, row: Mapping[str, Any]) -> None:
+            shown.append(dict(row))
+
+    monkeypatch.setattr(fleet, "tracker", lambda config, run_id: Watched(run_id))
+    config = configured(tmp_path, "algorithm=asc", "privacy.secure=true")
+    for step in (4, 5, 9):
+        with pytest.raises(SystemExit):
+            train(tmp_path, [config], CrashAt(step))
+    train(tmp_path, [config])
+    history = (tmp_path / "runs" / run_id(config) / "history.jsonl").read_text().splitlines()
+    assert [row["step"] for row in shown] == [4, 8, 12]
+    assert [json.loads(line) for line in history] == shown
+
+
+def test_a_run_is_not_resumed_on_a_device_that_draws_other_noise(tmp_path: Path) -> None:
+    config = configured(tmp_path, "algorithm=dpsgd")
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, [config], StopAt(5))
+    folder = Store(tmp_path).claim(run_id(config), config)
+    assert folder is not None
+    checkpoint = folder.load_checkpoint()
+    assert checkpoint is not None and checkpoint["device"] == "cpu"
+    folder.save_checkpoint(checkpoint | {"device": "cuda"})
+    with pytest.raises(ValueError, match="begun on cuda, .*: go on with device=cuda, or delete"):
+        train_fleet([config], [folder], lambda message: None)
+    folder.release()
+
+
+def test_runs_with_and_without_momentum_are_resumed_together(tmp_path: Path) -> None:
+    moments = ("optimizer.momentum=0", "optimizer.momentum=0.9")
+    configs = [configured(tmp_path / "resumed", "algorithm=dpsgd", moment) for moment in moments]
+    for config in configs:
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "resumed", [config], StopAt(5))
+    train(tmp_path / "resumed", configs)
+    for moment in moments:
+        straight = configured(tmp_path / "straight", "algorithm=dpsgd", moment)
+        train(tmp_path / "straight", [straight])
+        assert results(tmp_path / "straight", straight) == results(tmp_path / "resumed", straight)
+
+
+def test_the_commit_is_that_of_the_code_that_began_to_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed meanwhile did not train these runs."""
+    head = "before"
+
+    def git(_root: Path, *arguments: str) -> str:
+        return {"rev-parse --verify": head, "rev-parse --show-toplevel": str(environment.ROOT)}.get(
+            " ".join(arguments[:2]), ""
+        )
+
+    def commit(_message: dict[str, Any]) -> None:
+        nonlocal head
+        head = "meanwhile"
+
+    monkeypatch.setattr(environment, "_git", git)
+    environment.code_version.cache_clear()
+    config = configured(tmp_path, "algorithm=dpsgd")
+    train(tmp_path, [config], commit)
+    environment.code_version.cache_clear()
+    made = json.loads((tmp_path / "runs" / run_id(config) / "environment.json").read_text())
+    assert (head, made["git_sha"]) == ("meanwhile", "before")

@@ -42,6 +42,20 @@ def test_what_cannot_be_trained_is_said_of_the_run_before_any_starts(
     assert label.startswith("dpsgd on ") and rest.startswith(sentence)
 
 
+def test_data_that_are_not_the_real_ones_are_told_before_anything_is_trained(
+    results_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_launcher, "launch", lambda runs, **_: Outcome())
+    simulated = ["dataset=bank_fraud", "dataset.max_examples=2000", f"data.root={tmp_path}", "algorithm=dpsgd"]
+    runs = [[*simulated, "seed=0"], [*simulated, "seed=1"], [*SMALL]]
+    common = ["scale=smoke", "tracking=off", f"results.root={results_root}"]
+    train([resolve(compose([*common, *run])) for run in runs])
+    assert capsys.readouterr().err == (
+        f"bank_fraud: no real files under data.root={tmp_path}, so a SIMULATED twin is trained; "
+        "see `rawls data bank_fraud`\n"
+    )
+
+
 def test_a_run_that_is_done_is_not_looked_at_again(results_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = planned(resolve(compose([*SMALL, "schedule.batch_size=100000"])))
     store = Store(results_root)

@@ -1,3 +1,4 @@
+import errno
 import fcntl
 import json
 import math
@@ -83,9 +84,9 @@ def test_a_failed_run_keeps_trace_and_checkpoint_and_can_be_tried_again(results_
     folder.save_checkpoint({"step": 5})
     folder.fail(ZeroDivisionError("no such\n  inverse\n"))
     assert store.state(RUN) == "failed"
-    assert store.error(RUN) == "  inverse"
+    assert store.error(RUN) == "ZeroDivisionError: no such"
     trace = (results_root / "runs" / f"{RUN}.failed" / "error.txt").read_text("utf-8")
-    assert trace.startswith("ZeroDivisionError: no such")
+    assert trace == "ZeroDivisionError: no such\n\nZeroDivisionError: no such\n  inverse\n\n"
     again = claimed(store)
     assert again.load_checkpoint() == {"step": 5}
     assert names(again.path) == {"config.yaml", "checkpoint.pt"}
@@ -283,9 +284,28 @@ def interrupt(*_: object) -> None:
 def test_results_that_cannot_be_written_are_refused_before_training(results_root: Path) -> None:
     results_root.write_text("a file, not a folder")
     with pytest.raises(
-        ResultsError, match=r"results\.root=.* cannot be written \(Not a directory\): set results\.root"
+        ResultsError, match=r"results\.root=.* cannot be written and locked \(Not a directory\): set results\.root"
     ):
         Store(results_root).check()
+
+
+def test_a_file_system_without_locks_is_refused_before_training(
+    results_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(ResultsError, match=r"cannot be written and locked \(Function not implemented\)"):
+        Store(results_root).check()
+
+
+def test_a_checkpoint_that_cannot_be_read_says_what_to_delete(results_root: Path) -> None:
+    folder = claimed(Store(results_root))
+    folder.save_checkpoint({"step": 5})
+    (folder.path / "checkpoint.pt").write_bytes(b"half a checkpoint")
+    with pytest.raises(ValueError, match=r"checkpoint\.pt cannot be read: delete it, and the run starts anew"):
+        folder.load_checkpoint()
 
 
 def test_a_nearly_full_disk_is_refused_before_training(results_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

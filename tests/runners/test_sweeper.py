@@ -29,9 +29,10 @@ class Launched:
         self.workers, self.root = workers, store.root
         return self.outcome
 
-    def preflight(self, runs: Sequence[PlannedRun], store: Store) -> None:
+    def preflight(self, runs: Sequence[PlannedRun], store: Store) -> list[str]:
         assert not [run for run in runs if run in self.runs], "checked before the first is launched"
         self.checked += runs
+        return []
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_nothing_is_launched_if_one_run_is_wrong(launched: Launched, arguments: 
 
 def test_a_results_folder_that_cannot_be_written_is_found_first(launched: Launched, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=r"results\.root=file cannot be written"):
+    with pytest.raises(ValueError, match=r"results\.root=file cannot be written and locked"):
         train.main(["-m", "experiment=asc/fig4", "results.root=file", *SMALL])
     assert launched.runs == []
 
