@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -56,18 +57,18 @@ def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report:
     It comes from nowhere else (see runners/worker.py), so parameters and ledgers always stand at the same step.
     """
     environment.code_version(environment.ROOT)  # remembered: what is committed while we train did not train these
-    runs = [_open(config, folder) for config, folder in zip(configs, folders, strict=True)]
-    runs.sort(key=lambda run: run.step)
-    for _, together in groupby(runs, key=lambda run: run.step):
-        members = list(together)
-        try:
+    with ExitStack() as trackers:  # none stays open, whatever fails: the next attempt opens them anew
+        runs = []
+        for config, folder in zip(configs, folders, strict=True):
+            runs.append(_open(config, folder))
+            trackers.callback(runs[-1].tracker.close)
+        runs.sort(key=lambda run: run.step)
+        for _, together in groupby(runs, key=lambda run: run.step):
+            members = list(together)
             if members[0].prepared.data is None:
                 _finish_plans(members)
             else:
                 _Fleet(members, report).train()
-        finally:
-            for run in members:
-                run.tracker.close()
 
 
 def _open(config: Config, folder: RunFolder) -> Run:

@@ -60,7 +60,7 @@ def train(configs: Sequence[dict[str, Any]], *, workers: int | None = None) -> O
     for text in preflight(runs, store):
         shown.note(text)
     if workers is None and any(on_gpu(config) for config in configs):
-        workers = 1  # processes would share one GPU and its memory; a fleet fills it instead
+        workers = 1  # processes would share one GPU and its memory
     return launch(runs, store=store, workers=workers, report=shown)
 
 

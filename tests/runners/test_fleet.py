@@ -229,3 +229,23 @@ def test_the_commit_is_that_of_the_code_that_began_to_train(tmp_path: Path, monk
     environment.code_version.cache_clear()
     made = json.loads((tmp_path / "runs" / run_id(config) / "environment.json").read_text())
     assert (head, made["git_sha"]) == ("meanwhile", "before")
+
+
+def test_no_tracker_stays_open_when_another_run_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W&B refuses to open a run twice, so one left open would be lost to the next attempt."""
+    opened: list[str] = []
+
+    class Watched(Tracker):
+        def close(self) -> None:
+            opened.remove(self.label)
+
+    def watched(config: Mapping[str, Any], run_id: str) -> Tracker:
+        if config["seed"] == 1:
+            raise RuntimeError("no second run")
+        opened.append(run_id)
+        return Watched(run_id)
+
+    monkeypatch.setattr(fleet, "tracker", watched)
+    with pytest.raises(RuntimeError, match="no second run"):
+        train(tmp_path, [configured(tmp_path, "algorithm=dpsgd", f"seed={seed}") for seed in (0, 1)])
+    assert opened == []
