@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -196,7 +197,8 @@ def _draw(population: Population, counts: np.ndarray, generator: np.random.Gener
         drawn[again] = steps[step] + starts[group] + generator.integers(sizes[group])
         drawn.sort(kind="stable")  # the quickest for what is all but sorted
     lengths = counts.sum(1)
-    return np.split(drawn - np.repeat(steps, lengths), np.cumsum(lengths)[:-1])
+    positions, ends = drawn - np.repeat(steps, lengths), np.cumsum(lengths).tolist()
+    return [positions[start:end] for start, end in pairwise([0, *ends])]
 
 
 def _inside_group(size: int, batch: int) -> Sampling | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 
 NOISE_BLOCK = 16  # consecutive indices drawn by one generator: to seed it takes longer than a small model's noise
+# For a tiny model a call takes longer than the noise: so many indices are drawn at once, and kept.
+WHOLE_BLOCK = 64
+WHOLE_BLOCK_NUMBERS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Streams:
     _open: dict[tuple[object, ...], tuple[int, torch.Generator]] = field(
         default_factory=dict, compare=False, repr=False
     )
+    _kept: dict[tuple[object, ...], tuple[int, torch.Tensor]] = field(default_factory=dict, compare=False, repr=False)
 
     def seed(self, purpose: str, index: int) -> int:
         """A 128-bit seed for (run, purpose, index): wide enough that no two of all sweeps are ever equal."""
@@ -54,9 +59,21 @@ class Streams:
             return
         if self.secure:
             values.add_(_system_normal(values), alpha=std)
-            return
-        generator = self._noise_generator(values, index, purpose)
-        values.add_(values.new_empty(values.shape).normal_(generator=generator), alpha=std)
+        elif _drawn_whole(values):
+            block, place = divmod(index, WHOLE_BLOCK)
+            address = (purpose, values.shape, values.dtype, values.device)
+            kept = self._kept.get(address)
+            if kept is None or kept[0] != block:
+                kept = self._kept[address] = block, self.normal_block(values, block, purpose)
+            values.add_(kept[1][place], alpha=std)
+        else:
+            generator = self._noise_generator(values, index, purpose)
+            values.add_(values.new_empty(values.shape).normal_(generator=generator), alpha=std)
+
+    def normal_block(self, like: torch.Tensor, block: int, purpose: str) -> torch.Tensor:
+        """Standard normal draws for the indices of a block, [place, *shape of like]."""
+        generator = _torch_generator(like.device, self.seed(purpose, block))
+        return like.new_empty(WHOLE_BLOCK, *like.shape).normal_(generator=generator)
 
     def _noise_generator(self, like: torch.Tensor, index: int, purpose: str) -> torch.Generator:
         """The generator of the index's block, about to draw what belongs to the index.
@@ -73,6 +90,40 @@ class Streams:
                 like.new_empty(like.shape).normal_(generator=generator)
         self._open[address] = (index + 1, generator)
         return generator
+
+
+class FleetNoise:
+    """The noise of several runs, added to all of them at once; what a run gets does not depend on the others."""
+
+    def __init__(self, streams: Sequence[Streams]) -> None:
+        self._streams = streams
+        self._block: tuple[object, ...] = ()
+        self._normal: torch.Tensor
+        self._stds: tuple[float, ...] = ()
+        self._column: torch.Tensor
+
+    def add(self, values: torch.Tensor, stds: tuple[float, ...], index: int, purposes: tuple[str, ...]) -> None:
+        """Add N(0, std^2) of each run to its row of [run, coordinate], in place."""
+        if any(one.secure for one in self._streams) or not _drawn_whole(values[0]):
+            for run, one in enumerate(self._streams):
+                one.add_normal(values[run], stds[run], index, purposes[run])
+            return
+        number, place = divmod(index, WHOLE_BLOCK)
+        block = (number, purposes, values.shape, values.dtype, values.device)
+        if block != self._block:
+            drawn = [
+                one.normal_block(values[run], number, purposes[run]) for run, one in enumerate(self._streams)
+            ]
+            import torch
+
+            self._block, self._normal = block, torch.stack(drawn, 1)
+        if stds != self._stds:
+            self._stds, self._column = stds, values.new_tensor(stds).unsqueeze(1)
+        values.addcmul_(self._normal[place], self._column)
+
+
+def _drawn_whole(values: torch.Tensor) -> bool:
+    return WHOLE_BLOCK * values.numel() <= WHOLE_BLOCK_NUMBERS
 
 
 _STATE_START, _STATE_WORDS = 3, 624  # of the Mersenne twister, in 64-bit words of torch's CPU generator state

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from accounting.ledger import Ledger
+from accounting.ledger import FleetLedgers, Ledger
 from accounting.plan import Plan
 from accounting.release import Release
 from accounting.streams import Streams
@@ -84,28 +84,60 @@ class Member:
         self.state, self.state_since, self.release, self.block = state, step, None, (-1, [])
 
 
-@dataclass(frozen=True)
-class BlockRows:
-    """What the steps of a run's sampling block look up: dataset rows, labels and norm bounds, each [1, slot] per step.
+class FleetBlock:
+    """What consecutive steps of a fleet look up: dataset rows, labels, norm bounds and counts, [run, slot] per step.
 
-    Looked up for the whole block at once: three small look-ups in each step would cost a small model a sixth of it.
+    As many steps as every run's sampling block lasts. Looked up for all of them at once: small look-ups in each step
+    would cost a small model a fifth of it.
     """
 
-    positions: list[np.ndarray]
-    release: Release
-    steps: list[tuple[Tensor, Tensor, Tensor]]
+    def __init__(self, members: Sequence[Member], step: int, like: Tensor) -> None:
+        places = [member.place_in_block(step) for member in members]
+        self._first = step
+        self._made_of = [(member.block[1], member.present_release()) for member in members]
+        steps = min(len(blocks) - place for (blocks, _), place in zip(self._made_of, places, strict=True))
+        drawn = [blocks[place : place + steps] for (blocks, _), place in zip(self._made_of, places, strict=True)]
+        counts = np.array([[len(rows) for rows in of_run] for of_run in drawn]).T  # [step, run]
+        self._counts: list[list[int]] = counts.tolist()
+        used = np.arange(counts.max()) < counts[:, :, None]
+        positions = np.zeros(used.shape, dtype=np.int64)
+        for run, of_run in enumerate(drawn):
+            together = np.concatenate(of_run)
+            if len(together) == used[:, run].size:
+                positions[:, run] = together.reshape(steps, -1)
+            else:
+                positions[:, run][used[:, run]] = together
+        where = torch.from_numpy(positions).to(like.device)
+        looked_up = []
+        for run, (member, (_, release)) in enumerate(zip(members, self._made_of, strict=True)):
+            bounds = torch.tensor(release.bounds, dtype=like.dtype, device=like.device) * NORM_MARGIN
+            flat, data = where[:, run].flatten(), member.data
+            groups = data.groups.index_select(0, flat)
+            looked_up.append((data.rows.index_select(0, flat), data.labels.index_select(0, flat), bounds[groups]))
+        self._rows, self._labels, self._bounds = (
+            torch.stack([values.view(steps, -1) for values in of_kind], 1).unbind(0)
+            for of_kind in zip(*looked_up, strict=True)
+        )
+        self._used = torch.from_numpy(used).to(like.device).unbind(0)
 
-    @classmethod
-    def of(cls, member: Member, like: Tensor) -> BlockRows:
-        """The look-ups of the member's present block, its bounds with the type and on the device of `like`."""
-        data, release, positions = member.data, member.present_release(), member.block[1]
-        bounds = torch.tensor(release.bounds, dtype=like.dtype, device=like.device) * NORM_MARGIN
-        where = torch.from_numpy(np.concatenate(positions)).to(like.device)
-        rows, labels, groups = (values.index_select(0, where) for values in (data.rows, data.labels, data.groups))
-        values = rows, labels, bounds.index_select(0, groups)
-        lengths = [len(rows) for rows in positions]
-        by_step = (value.unsqueeze(0).split(lengths, 1) for value in values)
-        return cls(positions, release, list(zip(*by_step, strict=True)))
+    def serves(self, members: Sequence[Member], step: int) -> bool:
+        """Whether the block is still the members', and the step in it."""
+        return self._first <= step < self._first + len(self._counts) and all(
+            member.block[1] is blocks and member.release is release
+            for member, (blocks, release) in zip(members, self._made_of, strict=True)
+        )
+
+    def batch(self, step: int, gather: Gather) -> Batch:
+        """The batch of a step, no wider than its longest run."""
+        place = step - self._first
+        counts, rows = self._counts[place], self._rows[place]
+        labels, bounds, used = self._labels[place], self._bounds[place], self._used[place]
+        slots = max(counts)
+        if slots < rows.shape[1]:
+            rows, labels, bounds, used = (values[:, :slots] for values in (rows, labels, bounds, used))
+        ragged = min(counts) < slots
+        inputs = gather(rows.flatten()).unflatten(0, rows.shape)
+        return Batch(inputs, labels, bounds, counts if ragged else None, used if ragged else None)
 
 
 @dataclass(frozen=True)
@@ -127,20 +159,19 @@ class PrivateStep:
         self.members = list(members)
         self.params = aligned_rows(len(params), params.shape[1], like=params).copy_(params)
         self.optimizer = FleetSgd([member.optimizer for member in members], self.params)
+        self._ledgers = FleetLedgers([member.ledger for member in members])
         self._divisors = torch.tensor(
             [[float(member.task.batch_size)] for member in members], dtype=params.dtype, device=params.device
         )
-        self._blocks: list[BlockRows | None] = [None] * len(members)
-        self._stacked: dict[tuple[int, int], Method] = {}
+        self._block: FleetBlock | None = None
+        self._methods: dict[tuple[int, int], list[tuple[slice, Method]]] = {}
 
     @torch.inference_mode()  # without autograd's book-keeping: a tenth of a small model's step
     def step(self, step: int) -> WeightedSum:
         """Make the step (counted from 0) for every run; returns the private per-sample values, for tests and probes."""
         batch = self._draw(step)
         summed = self.engine.weighted_sum(self.params, batch.inputs, batch.labels, self._weigher(batch), batch.counts)
-        noisy = summed.total
-        for run, member in enumerate(self.members):
-            member.ledger.publish(member.present_release(), noisy[run], step)
+        noisy = self._ledgers.publish([member.present_release() for member in self.members], summed.total, step)
         self.optimizer.step(self.params, noisy.div_(self._divisors))
         for run, member in enumerate(self.members):
             if member.method.adapts_after(member.task, step + 1):
@@ -150,28 +181,10 @@ class PrivateStep:
 
     def _draw(self, step: int) -> Batch:
         """Rows, inputs, labels and bounds of the step, [run, slot]."""
-        picked = [self._picked(run, step) for run in range(len(self.members))]
-        counts = [rows.shape[1] for rows, _, _ in picked]
-        slots = max(counts)
-        ragged = min(counts) < slots
-        mask = None
-        if ragged:
-            mask = (torch.arange(slots) < torch.tensor(counts).unsqueeze(1)).to(self.params.device)
-            picked = [tuple(pad(values, (0, slots - values.shape[1])) for values in run) for run in picked]
-        inputs = [
-            member.data.gather(rows[0]).unsqueeze(0) for member, (rows, _, _) in zip(self.members, picked, strict=True)
-        ]
-        _, labels, bounds = zip(*picked, strict=True)
-        return Batch(_joined(inputs), _joined(labels), _joined(bounds), counts if ragged else None, mask)
-
-    def _picked(self, run: int, step: int) -> tuple[Tensor, ...]:
-        """Dataset rows, labels and norm bounds of one run at this step."""
-        member = self.members[run]
-        place = member.place_in_block(step)
-        block = self._blocks[run]
-        if block is None or block.positions is not member.block[1] or block.release is not member.present_release():
-            block = self._blocks[run] = BlockRows.of(member, self.params)
-        return block.steps[place]
+        if self._block is None or not self._block.serves(self.members, step):
+            self._block = FleetBlock(self.members, step, self.params)
+        # The runs of a fleet share their data, so one look-up of inputs serves all.
+        return self._block.batch(step, self.members[0].data.gather)
 
     def _weigher(self, batch: Batch) -> Callable[[Tensor, Tensor, slice, slice], Tensor]:
         """One weight per sample: the method's importance, limited so that no sample adds more than its bound."""
@@ -179,7 +192,7 @@ class PrivateStep:
         def weigh(losses: Tensor, norms: Tensor, runs: slice, slots: slice) -> Tensor:
             bounds = batch.bounds[runs, slots]
             limits = bounds / norms.clamp_min(1e-30)
-            importance = self._method(runs).importance(losses, norms, bounds)
+            importance = self._importance(losses, norms, bounds, runs)
             if isinstance(importance, Tensor):
                 weights = importance.nan_to_num(nan=0.0).clamp(-limits, limits)
             else:
@@ -188,12 +201,18 @@ class PrivateStep:
 
         return weigh
 
-    def _method(self, runs: slice) -> Method:
-        """The method of the runs, with every number that differs between them as a [run, 1] tensor."""
+    def _importance(self, losses: Tensor, norms: Tensor, bounds: Tensor, runs: slice) -> Tensor | float:
+        """What the methods of these runs say; the runs may use different ones."""
         key = (runs.start, runs.stop)
-        if key not in self._stacked:
-            self._stacked[key] = stack([member.method for member in self.members[runs]], self.params)
-        return self._stacked[key]
+        if key not in self._methods:
+            self._methods[key] = stack([member.method for member in self.members[runs]], self.params)
+        methods = self._methods[key]
+        if len(methods) == 1:
+            return methods[0][1].importance(losses, norms, bounds)
+        said = torch.empty_like(losses)
+        for of, method in methods:
+            said[of] = method.importance(losses[of], norms[of], bounds[of])
+        return said
 
 
 class FleetQueries:
@@ -218,21 +237,25 @@ class FleetQueries:
         return self._member.streams.generator(purpose, self._step)
 
 
-def stack(methods: Sequence[Method], like: Tensor) -> Method:
-    """One method for several runs: fields that differ become [run, 1] tensors, so elementwise code serves all."""
-    first = methods[0]
-    if any(type(method) is not type(first) for method in methods):
-        raise ValueError("the runs of a fleet must use the same method")
-    changed = {}
-    for field in fields(first):  # type: ignore[arg-type]  # every method is a dataclass
-        values = [getattr(method, field.name) for method in methods]
-        if any(value != values[0] for value in values):
-            if not all(isinstance(value, int | float) for value in values):
-                raise ValueError(f"the runs of a fleet must share '{field.name}'")
-            changed[field.name] = torch.tensor(values, dtype=like.dtype, device=like.device).unsqueeze(1)
-    return replace(first, **changed) if changed else first  # type: ignore[type-var]
+def stack(methods: Sequence[Method], like: Tensor) -> list[tuple[slice, Method]]:
+    """Neighbouring runs whose methods differ in numbers only, and one method for each such part.
+
+    Fields that differ become [run, 1] tensors, so that elementwise code serves all runs of the part.
+    """
+    parts: list[tuple[slice, Method]] = []
+    for _, together in groupby(enumerate(methods), key=lambda numbered: _kind(numbered[1])):
+        same = list(together)
+        first, changed = same[0][1], {}
+        for field in fields(first):  # type: ignore[arg-type]  # every method is a dataclass
+            values = [getattr(method, field.name) for _, method in same]
+            if any(value != values[0] for value in values):
+                changed[field.name] = torch.tensor(values, dtype=like.dtype, device=like.device).unsqueeze(1)
+        stacked = replace(first, **changed) if changed else first  # type: ignore[type-var]
+        parts.append((slice(same[0][0], same[-1][0] + 1), stacked))
+    return parts
 
 
-def _joined(rows: Sequence[Tensor]) -> Tensor:
-    """[run, slot, ...] of the runs' [1, slot, ...]."""
-    return rows[0] if len(rows) == 1 else torch.cat(list(rows))
+def _kind(method: Method) -> tuple[object, ...]:
+    """What two methods must agree in to be one with [run, 1] tensors: the class, and the fields that are no numbers."""
+    values = ((field.name, getattr(method, field.name)) for field in fields(method))  # type: ignore[arg-type]
+    return type(method), *((name, value) for name, value in values if type(value) not in (int, float))

@@ -95,6 +95,13 @@ class FlatParameters:
         start = flat.storage_offset()
         return [flat.as_strided(shape, strides, start + offset) for shape, strides, offset in self._layout]
 
+    def stacked_views(self, flat: Tensor) -> list[Tensor]:
+        """Views of [run, parameter], shaped [run, *shape of the parameter]."""
+        (rows, _), (step, _), start = flat.shape, flat.stride(), flat.storage_offset()
+        return [
+            flat.as_strided((rows, *shape), (step, *strides), start + offset) for shape, strides, offset in self._layout
+        ]
+
     def bind(self, flat: Tensor) -> None:
         """Make the module compute with this flat vector; its storage is shared, nothing is copied."""
         for (owner, name), view in zip(self._owners, self.views(flat), strict=True):

@@ -43,7 +43,7 @@ class Propagation(Protocol):
 
 def propagation(module: nn.Module, layers: list[nn.Module]) -> Propagation:
     """The faster way that takes this module; `layers` are those with parameters."""
-    sequence = list(_in_order(module))
+    sequence = list(in_order(module))
     once = len({id(layer) for layer in sequence}) == len(sequence)
     if once and all(type(layer) in STEPS for layer in sequence):
         return Chain(sequence)
@@ -130,11 +130,11 @@ class Autograd:
             self._passed.append((layer, inputs[0].detach(), output))
 
 
-def _in_order(module: nn.Module) -> Iterator[nn.Module]:
+def in_order(module: nn.Module) -> Iterator[nn.Module]:
     """The layers of nested nn.Sequential, as they are called."""
     if type(module) is nn.Sequential:
         for child in module:
-            yield from _in_order(child)
+            yield from in_order(child)
     else:
         yield module
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from accounting.events import GaussianEvent, WithoutReplacement
-from accounting.ledger import Ledger
+from accounting.ledger import FleetLedgers, Ledger
 from accounting.release import Release
 from accounting.sampling import Population, StratifiedWithoutReplacement
 from accounting.streams import Streams
@@ -90,3 +90,21 @@ def test_a_release_that_bounds_nothing_is_refused(field: str, value: object) -> 
     fields = {"name": "gradient", "law": release().law, "bounds": (1.0, 0.5), "noise_std": 2.0} | {field: value}
     with pytest.raises(ValueError, match="norm bound|noise_std"):
         Release(**fields)  # type: ignore[arg-type]
+
+
+def test_a_fleet_publishes_as_each_run_alone() -> None:
+    """Same noise, same record; a second release of one name at one step is refused here too."""
+    keys, stds = ("a", "b"), (2.0, 5.0)
+    ledgers = [Ledger(Streams(key), 2) for key in keys]
+    together = FleetLedgers(ledgers)
+    releases = [release(std=std) for std in stds]
+    for step in range(3):
+        totals = together.publish(releases, torch.zeros(2, 40), step)
+        for run, key in enumerate(keys):
+            alone = Ledger(Streams(key), 2)
+            torch.testing.assert_close(totals[run], alone.publish(releases[run], torch.zeros(40), step))
+    for ledger, asked in zip(ledgers, releases, strict=True):
+        assert ledger.count("gradient") == 3
+        assert ledger.events()[0] == (asked.event(0, 3),)
+    with pytest.raises(ValueError, match="already released at step 2"):
+        together.publish(releases, torch.zeros(2, 40), 2)

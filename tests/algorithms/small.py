@@ -37,8 +37,12 @@ def budget(epsilon: float = 2.0, delta: float = 1e-3) -> Budget:
     return Budget(epsilon=epsilon, delta=delta, neighbouring=Neighbouring.REPLACE_ONE, accountant="rdp", search="tight")
 
 
+def small_chain() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
+
+
 def engine() -> FusedEngine:
-    return FusedEngine(lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)), device=torch.device("cpu"))
+    return FusedEngine(small_chain, device=torch.device("cpu"))
 
 
 def rows(scale: float = 3.0, seed: int = 0) -> TrainingRows:

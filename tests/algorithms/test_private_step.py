@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from algorithms.azb import Azb
 from algorithms.dpsgd import DpSgd
 from algorithms.private_step import PrivateStep, stack
+from models.fused import FusedEngine
 from models.opacus_engine import Mode, OpacusEngine
-from tests.algorithms.small import TASK, budget, engine, fleet, member, method_of, rows, without_noise
+from models.tiled import TiledEngine
+from tests.algorithms.small import TASK, budget, engine, fleet, member, method_of, rows, small_chain, without_noise
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -90,13 +92,43 @@ def test_the_divisor_is_the_configured_batch_size() -> None:
 
 
 def test_stack_makes_columns_of_numbers_that_differ() -> None:
-    stacked: Any = stack([method_of("asc", group_lr=0.1), method_of("asc", group_lr=0.2)], torch.zeros(1))
-    torch.testing.assert_close(stacked.group_lr, torch.tensor([[0.1], [0.2]]))
-    assert stacked.loss_clip == 1.0
-    with pytest.raises(ValueError, match="share 'weights'"):
-        stack([method_of("asc"), method_of("asc", weights="continuous")], torch.zeros(1))
-    with pytest.raises(ValueError, match="same method"):
-        stack([method_of("asc"), method_of("azb")], torch.zeros(1))
+    ((runs, stacked),) = stack([method_of("asc", group_lr=0.1), method_of("asc", group_lr=0.2)], torch.zeros(1))
+    assert runs == slice(0, 2)
+    torch.testing.assert_close(getattr(stacked, "group_lr"), torch.tensor([[0.1], [0.2]]))  # noqa: B009
+    assert getattr(stacked, "loss_clip") == 1.0  # noqa: B009
+    one, other = method_of("asc", group_lr=0.1), method_of("asc", weights="continuous")
+    assert stack([one, other, other, method_of("azb")], torch.zeros(1)) == [
+        (slice(0, 1), one),
+        (slice(1, 3), other),
+        (slice(3, 4), method_of("azb")),
+    ]
+
+
+@pytest.mark.parametrize("kind", [FusedEngine, TiledEngine])
+def test_methods_mixed_in_a_fleet_step_as_each_alone(kind: type[FusedEngine], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit; one of them weighs its samples by their losses, and the others are clipped as usual."""
+
+    def by_loss(_self: object, losses: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        return losses
+
+    monkeypatch.setattr(Azb, "importance", by_loss)
+    shared = kind(small_chain, device=torch.device("cpu"))
+    names = ["asc", "azb", "azb", "dpsgd"]
+    together = PrivateStep(
+        shared,
+        [member(method_of(name), f"run {run}") for run, name in enumerate(names)],
+        torch.stack([shared.initial(seed) for seed in range(len(names))]),
+    )
+    alone = [
+        PrivateStep(shared, [member(method_of(name), f"run {run}")], shared.initial(run).unsqueeze(0))
+        for run, name in enumerate(names)
+    ]
+    for number in range(TASK.steps):
+        for stepper in (together, *alone):
+            stepper.step(number)
+    for run, stepper in enumerate(alone):
+        assert torch.equal(together.params[run], stepper.params[0])
+        assert together.members[run].ledger.to_dicts() == stepper.members[0].ledger.to_dicts()
 
 
 def test_a_plan_that_was_overspent_is_an_error() -> None:
