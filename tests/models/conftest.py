@@ -21,6 +21,7 @@ from tests.tree import ROOT
 RECIPES = sorted(path.stem for path in (ROOT / "conf" / "model").glob("*.yaml"))
 # Small shapes of what each recipe is for: input shape and number of classes.
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
+    "cifar_cnn": ((3, 9, 8), 10),
     "digits_cnn": ((1, 8, 8), 10),
     "logistic": ((12,), 2),
     "mnist_cnn": ((1, 28, 28), 10),

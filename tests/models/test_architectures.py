@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from models.cifar_cnn import CifarCnn
 from models.digits_cnn import DigitsCnn
 from models.logistic import Logistic
 from models.mnist_cnn import MnistCnn
@@ -28,13 +29,24 @@ def plain_digits_cnn() -> nn.Module:
     )  # fmt: skip
 
 
+def plain_cifar_cnn() -> nn.Module:
+    """As the paper prints it: tanh before pooling."""
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, 1, 1), nn.Tanh(), nn.Conv2d(32, 32, 3, 1, 1), nn.Tanh(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, 1, 1), nn.Tanh(), nn.Conv2d(64, 64, 3, 1, 1), nn.Tanh(), nn.MaxPool2d(2),
+        nn.Conv2d(64, 128, 3, 1, 1), nn.Tanh(), nn.Conv2d(128, 128, 3, 1, 1), nn.Tanh(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(2048, 128), nn.Tanh(), nn.Linear(128, 10),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("ours", "plain", "shape"),
     [
         (MnistCnn().build((1, 28, 28), 10), plain_mnist_cnn(), (1, 28, 28)),
         (DigitsCnn().build((1, 8, 8), 10), plain_digits_cnn(), (1, 8, 8)),
+        (CifarCnn().build((3, 32, 32), 10), plain_cifar_cnn(), (3, 32, 32)),
     ],
-    ids=["mnist_cnn", "digits_cnn"],
+    ids=["mnist_cnn", "digits_cnn", "cifar_cnn"],
 )
 def test_cnn_is_the_stated_function(ours: nn.Module, plain: nn.Module, shape: tuple[int, ...]) -> None:
     copy_parameters(ours, plain)
@@ -53,8 +65,12 @@ def test_mlp_and_logistic_are_the_stated_functions() -> None:
     torch.testing.assert_close(logistic(x), x.flatten(1) @ weight.T + bias)
 
 
-@pytest.mark.parametrize(("model", "least"), [(MnistCnn(), 5), (DigitsCnn(), 6)], ids=["mnist_cnn", "digits_cnn"])
-def test_cnns_refuse_what_is_no_image_or_too_small(model: MnistCnn | DigitsCnn, least: int) -> None:
+@pytest.mark.parametrize(
+    ("model", "least"),
+    [(MnistCnn(), 5), (DigitsCnn(), 6), (CifarCnn(), 8)],
+    ids=["mnist_cnn", "digits_cnn", "cifar_cnn"],
+)
+def test_cnns_refuse_what_is_no_image_or_too_small(model: MnistCnn | DigitsCnn | CifarCnn, least: int) -> None:
     assert model.build((2, least, least), 3)(torch.rand(1, 2, least, least)).shape == (1, 3)
     for shape in [(60,), (2, least, least - 1), (28, 28)]:
         with pytest.raises(ValueError, match=r"takes images.*model=tabular_mlp"):

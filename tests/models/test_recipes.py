@@ -22,6 +22,8 @@ ENGINES: dict[str, Callable[[Callable[[], nn.Module]], Engine]] = {
 NUM_PARAMETERS = {
     ("mnist_cnn", (1, 28, 28), 10): 97_114,
     ("mnist_cnn", (3, 64, 64), 2): 120_722,
+    ("cifar_cnn", (3, 32, 32), 10): 550_570,
+    ("cifar_cnn", (3, 32, 32), 100): 562_180,
     ("digits_cnn", (1, 8, 8), 10): 3_130,
     ("tabular_mlp", (60,), 2): 60 * 256 + 256 + 256 * 256 + 256 + 256 * 2 + 2,
     ("logistic", (104,), 2): 210,
