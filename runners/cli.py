@@ -61,7 +61,7 @@ def render(arguments: list[str]) -> int:
 
 
 def targets(arguments: list[str]) -> int:
-    from analysis.targets import status
+    from analysis.targets import status as status_of
     from runners.config import choices, look_also_in
     from runners.experiments import manifest_of
 
@@ -73,12 +73,18 @@ def targets(arguments: list[str]) -> int:
         manifests.append(manifest_of(plan))
         others = sorted((root / "targets" / str(plan.target)).glob("*/manifest.json"))
         manifests += [path for path in others if path.parent.name != plan.variant]
-    table = status(_results_root(plans[0]), manifests).drop(columns="title")
+    table = status_of(_results_root(plans[0]), manifests).drop(columns="title")
     rows = [list(table.columns), *table.astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
     return 0
+
+
+def status(arguments: list[str]) -> int:
+    from runners.status import main as status_main
+
+    return status_main(arguments)
 
 
 def data(arguments: list[str]) -> int:
@@ -102,7 +108,7 @@ def budget(arguments: list[str]) -> int:
 
 
 def bench(arguments: list[str]) -> int:
-    return int(importlib.import_module("runners.bench").main(arguments) or 0)
+    return int(importlib.import_module("runners.bench.command").main(arguments) or 0)
 
 
 _OVERRIDES = """
@@ -134,6 +140,12 @@ COMMANDS = {
         summary="every table and figure: runs done and needed, data, verdict",
         more=_OVERRIDES,
     ),
+    "status": Command(
+        call=status,
+        usage="status [results.root=FOLDER]",
+        summary="what trains there now, from any terminal: fleets, rates, time left; and what is left to do",
+        more="\nOn a terminal it goes on until nothing trains.",
+    ),
     "data": Command(
         call=data,
         usage="data NAME [data.root=FOLDER]",
@@ -144,7 +156,11 @@ COMMANDS = {
         usage="budget OPTIONS",
         summary="the noise for an epsilon, or with --noise-multiplier the epsilon of a noise",
     ),
-    "bench": Command(call=bench, usage="bench", summary="speed and memory against Opacus"),
+    "bench": Command(
+        call=bench,
+        usage="bench [step|sweep|store]",
+        summary="speed and memory against Opacus and plain SGD",
+    ),
 }
 # These have a --help of their own.
 _FORWARDED = ("train", "budget", "bench")

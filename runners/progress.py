@@ -17,7 +17,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-# run_id, label, event (progress, done, failed or interrupted); of progress also step, steps, wga (or None)
+# run_id, label, event (progress, done, failed or interrupted); of progress also step, steps, wga (or None), and,
+# if it is not the first report, perhaps the step that the first told of and the seconds elapsed since
 Message = dict[str, Any]
 SECONDS_BETWEEN_LINES = 10.0
 _ENDED = frozenset({"done", "failed", "interrupted"})
@@ -41,8 +42,9 @@ class FleetView:
         if message["event"] in _ENDED:
             self.ended.add(run_id)
         if message.get("step") is not None:
-            self.started = now if self.started is None else self.started
-            self.first.setdefault(run_id, message["step"])
+            # What is read from a worker's file says since when it counts, and from which step.
+            self.started = now - message.get("elapsed", 0.0) if self.started is None else self.started
+            self.first.setdefault(run_id, message["first"] if "first" in message else message["step"])
             self.step[run_id] = message["step"]
             self.latest = run_id
             self.steps = max(self.steps, message["steps"])

@@ -9,14 +9,15 @@ import os
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from runners import process
+from runners import memory, process
 from runners.progress import Message
-from runners.store import ResultsError, RunFolder, Store
+from runners.store import LeaseLost, ResultsError, RunFolder, Store
 
 SECONDS_BETWEEN_REPORTS = 0.2
 
@@ -46,10 +47,11 @@ def load(task: str) -> TrainFleet:
 def train(
     fleet: Fleet, *, store: Store, train_fleet: TrainFleet, send: Report, asked_to_stop: Callable[[], bool]
 ) -> list[str]:
-    """Train the runs of a fleet that this process can claim.
+    """Train the runs of a fleet that this process can claim; whatever is sent can also be read from the worker's file.
 
     Returns:
-        The ids of the runs to be tried again one by one: those of a fleet that failed as a whole.
+        The ids of the runs to be tried again one by one: those of a fleet that failed as a whole, or that lost a run
+        to another worker.
 
     Raises:
         ResultsError: results can no longer be written; the runs keep their last checkpoints.
@@ -63,7 +65,9 @@ def train(
         now = time.monotonic()
         if not progress or now - last_sent.get(run_id, -1.0) >= SECONDS_BETWEEN_REPORTS:
             last_sent[run_id] = now
-            send({**message, "label": planned[run_id].label})
+            labelled = {**message, "label": planned[run_id].label}
+            store.leases.note(labelled)
+            send(labelled)
         if progress and asked_to_stop():
             raise KeyboardInterrupt
 
@@ -72,8 +76,10 @@ def train(
             folder = store.claim(run.run_id, run.config)
             if folder is not None:
                 folders.append(folder)
+                store.leases.note({"run_id": run.run_id, "label": run.label, "event": "claimed"})
         if folders and not asked_to_stop():
-            return _train(train_fleet, [planned[folder.run_id].config for folder in folders], folders, report)
+            configs = [planned[folder.run_id].config for folder in folders]
+            return _train(memory.halving(train_fleet), configs, folders, report)
         return []
     finally:
         for folder in folders:
@@ -93,16 +99,39 @@ def _train(
         return []
     except ResultsError:
         raise
+    except LeaseLost:
+        return [folder.run_id for folder in folders if folder.held and folder.still_held()]
     except Exception as error:
         unfinished = [folder for folder in folders if folder.held]
         if len(unfinished) > 1:
             return [folder.run_id for folder in unfinished]
         for folder in unfinished:
-            folder.fail(error)
+            _fail(folder, error)
     for folder in folders:
         if folder.held:
-            folder.fail(RuntimeError("train_fleet returned without finishing this run"))
+            _fail(folder, RuntimeError("train_fleet returned without finishing this run"))
     return []
+
+
+def _fail(folder: RunFolder, error: BaseException) -> None:
+    with suppress(LeaseLost):  # then it is no failure of ours
+        folder.fail(error)
+
+
+def train_elsewhere(fleet: Fleet, root: Path, task: str) -> list[str]:
+    """Train a fleet in this process, which a cluster has just started; see `train` for what it returns.
+
+    SIGINT and SIGTERM save the runs. How it goes is read from the store (runners/status.py).
+    """
+    with process.Stop() as stop:
+        process.prepare()
+        return train(
+            fleet,
+            store=Store(root),
+            train_fleet=load(task),
+            send=lambda message: None,
+            asked_to_stop=lambda: stop.requests > 0,
+        )
 
 
 def serve(connection: Connection, parent: int, root: Path, task: str) -> None:

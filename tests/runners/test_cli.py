@@ -49,7 +49,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], list[str]]:
             return outcome
 
         monkeypatch.setattr(local_launcher, "launch", launch)
-        monkeypatch.setattr(local_launcher, "preflight", lambda runs, store: [])
+        monkeypatch.setattr(local_launcher, "preflight", lambda runs, store, **_: [])
         monkeypatch.setattr("runners.process.prepare", lambda: None)
         return labels
 

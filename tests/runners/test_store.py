@@ -1,20 +1,21 @@
-import errno
 import fcntl
 import json
 import math
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 
-from runners.store import ResultsError, RunFolder, Store, hashed_part, to_json
+from runners.store import FORMAT, ResultsError, RunFolder, Store, hashed_part, to_json
 from tests.tree import ROOT
 
-RUN = "00000000000000aa"
+RUN, OTHER, THIRD = "00000000000000aa", "00000000000000bb", "00000000000000cc"
 CONFIG: dict[str, Any] = {
     "algorithm": {"_target_": "algorithms.asc.Asc"},
     "privacy": {"epsilon": 1e-05},
@@ -124,6 +125,7 @@ def test_a_run_is_held_until_its_process_is_killed(results_root: Path) -> None:
 
 SCRAMBLE = """
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from runners.store import Store
 store = Store(Path(sys.argv[1]))
@@ -141,24 +143,6 @@ def test_processes_that_claim_the_same_runs_at_once_share_them_without_overlap(r
     assert sorted(int(number) for output in outputs for number in output) == list(range(60))
     assert len(Store(results_root).done()) == 60
     assert len(names(results_root / "runs")) == 60
-
-
-def test_a_lock_let_go_between_our_opening_and_locking_it_is_not_taken_twice(
-    results_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = Store(results_root)
-    first, flock = claimed(store), fcntl.flock
-
-    def slow_flock(lock: int, operation: int) -> None:
-        first.release()
-        flock(lock, operation)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(fcntl, "flock", slow_flock)
-        second = claimed(store)
-    assert store.claim(RUN, CONFIG) is None
-    second.release()
-    assert store.claim(RUN, CONFIG) is not None
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "interrupted"])
@@ -283,20 +267,7 @@ def interrupt(*_: object) -> None:
 
 def test_results_that_cannot_be_written_are_refused_before_training(results_root: Path) -> None:
     results_root.write_text("a file, not a folder")
-    with pytest.raises(
-        ResultsError, match=r"results\.root=.* cannot be written and locked \(Not a directory\): set results\.root"
-    ):
-        Store(results_root).check()
-
-
-def test_a_file_system_without_locks_is_refused_before_training(
-    results_root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    with pytest.raises(ResultsError, match=r"cannot be written and locked \(Function not implemented\)"):
+    with pytest.raises(ResultsError, match=r"results\.root=.* cannot be written \(Not a directory\): set results"):
         Store(results_root).check()
 
 
@@ -316,14 +287,88 @@ def test_a_nearly_full_disk_is_refused_before_training(results_root: Path, monke
         Store(results_root).check()
 
 
-def test_the_lock_of_a_process_killed_right_after_finishing_is_swept_away(results_root: Path) -> None:
+def test_a_store_of_the_first_format_opens_and_its_locks_are_swept_away(results_root: Path) -> None:
+    """It had a lock per run and no store.json; a lock that a process still holds keeps its run."""
     store = Store(results_root)
     claimed(store).finish({}, {}, {})
-    claimed(store, "00000000000000bb").release()
-    for run_id in (RUN, "00000000000000bb"):
+    for run_id in (OTHER, THIRD):
+        claimed(store, run_id).release()
+    for run_id in (RUN, OTHER, THIRD):
         (results_root / "runs" / f"{run_id}.lock").touch()
-    store.check()
-    assert names(results_root / "runs") == {RUN, "00000000000000bb.running", "00000000000000bb.lock"}
+    (results_root / "store.json").unlink()
+    with open(results_root / "runs" / f"{THIRD}.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        store = Store(results_root)
+        store.check()
+        assert names(results_root / "runs") == {RUN, f"{OTHER}.running", f"{THIRD}.running", f"{THIRD}.lock"}
+        assert store.states() == {RUN: "done", OTHER: "interrupted", THIRD: "running"}
+        assert {run_id: store.state(run_id) for run_id in (RUN, OTHER, THIRD)} == store.states()
+        assert store.claim(THIRD, CONFIG) is None
+    assert store.claim(THIRD, CONFIG) is not None
+    assert json.loads((results_root / "store.json").read_text()) == {"format": FORMAT}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (json.dumps({"format": FORMAT + 1}), r"results\.root=.* newer version of rawls .*: update rawls, or set"),
+        ("{", r"store\.json cannot be read: it should say"),
+        ("[]", r"store\.json cannot be read: it should say"),
+    ],
+)
+def test_a_store_of_a_newer_or_unknown_format_is_refused(results_root: Path, text: str, sentence: str) -> None:
+    claimed(Store(results_root)).release()
+    (results_root / "store.json").write_text(text)
+    with pytest.raises(ResultsError, match=sentence) as caught:
+        Store(results_root)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_states_of_many_runs_are_those_of_each(results_root: Path) -> None:
+    store = Store(results_root)
+    assert store.states() == {}
+    assert store.states([RUN]) == {RUN: "missing"}
+    ids = [f"{number:016x}" for number in range(5)]
+    claimed(store, ids[0]).finish({}, {}, {})
+    claimed(store, ids[1]).fail(RuntimeError("x"))
+    claimed(store, ids[2]).release()
+    held = claimed(store, ids[3])
+    (results_root / "runs" / "tmpfile").touch()
+    expected = dict(zip(ids, ["done", "failed", "interrupted", "running", "missing"], strict=True))
+    assert store.states(ids) == expected == {run_id: store.state(run_id) for run_id in ids}
+    assert store.states() == {run_id: state for run_id, state in expected.items() if state != "missing"}
+    held.release()
+
+
+def test_a_known_configuration_is_compared_without_parsing_yaml(
+    results_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, parsed = Store(results_root), []
+    monkeypatch.setattr(yaml, "load", lambda text, **_: parsed.append(text))
+    claimed(store).finish({}, {}, {})
+    store.check_config(RUN, {**CONFIG, "device": "cuda"})
+    assert parsed == []
+
+
+@pytest.mark.parametrize(
+    "edit", [lambda text: text.partition("\n")[2], lambda text: text.replace("seed: 3", "seed: 4")]
+)
+def test_an_edited_configuration_is_read_again(results_root: Path, edit: Callable[[str], str]) -> None:
+    """Without its first line, as the first format wrote it, and with another value below it."""
+    store = Store(results_root)
+    folder = claimed(store)
+    folder.release()
+    path = folder.path / "config.yaml"
+    before = path.read_text()
+    path.write_text(edit(before))
+    assert path.read_text() != before
+    if "seed: 4" in path.read_text():
+        with pytest.raises(ValueError, match="with another seed"):
+            store.check_config(RUN, CONFIG)
+    else:
+        store.check_config(RUN, CONFIG)
+        with pytest.raises(ValueError, match="with another seed"):
+            store.check_config(RUN, {**CONFIG, "seed": 4})
 
 
 def test_json_has_null_for_nan_and_plain_numbers_for_arrays() -> None:
