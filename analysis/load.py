@@ -12,25 +12,32 @@
 `store.history`, one row per line of history.jsonl:
     run_id; kind ('evaluation', or the probe's own); step; epoch; split; wga; avg; variance; every further
     scalar or list the run logged under its own name (accuracy, loss, count, group_weights: one entry per
-    group).
+    group; such columns are Arrow's, whose entries come out as lists or arrays).
 `store.groups`, one row per run, split and group, of the last iterate:
     run_id; split; group; group_name; accuracy; loss; count; epsilon. An empty group has count 0 and NaN,
     never 0.
 
-A number that is missing is NaN, a text None. Half a sweep is a legal store: running and failed folders are
+A number that is missing is NaN, a text None or NaN. Half a sweep is a legal store: running and failed folders are
 rows with their status, and the unfinished last line of a history is left out.
+
+Of a large store, what was read once is kept under `cache` in the results folder (analysis/cache.py), which can be
+deleted at any time.
 """
 
 import json
-import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
+
+from analysis import histories
+from analysis.cache import Rows, cached, in_order, merged
 
 RUN_TEXTS = ["run_id", "status", "dataset", "model", "algorithm", "scale", "provenance", "error"]
 RUN_NUMBERS = [
@@ -48,9 +55,16 @@ PLAN_TEXTS = ["accountant", "neighbouring", "unit", "search"]
 PLAN_NUMBERS = ["noise_multiplier", "epsilon", "delta", "order"]
 MADE_BY = ["git_sha", "git_dirty", "versions", "device", "finished"]
 RUNS = RUN_TEXTS + RUN_NUMBERS + PLAN_TEXTS + PLAN_NUMBERS + MADE_BY
-HISTORY = ["run_id", "kind", "step", "epoch", "split", "wga", "avg", "variance"]
+HISTORY = histories.COLUMNS
 GROUPS = ["run_id", "split", "group", "group_name", "accuracy", "loss", "count", "epsilon"]
 UNFINISHED = ("running", "failed")
+FORMAT = 2  # the newest store we know, see runners/store.py
+
+_GROUP_TYPES = {"split": pa.string(), "group": pa.int64(), "group_name": pa.string()}
+# A run's rows of `groups` are lists in its row of `runs`, a column each.
+_OF_GROUPS = {f"groups.{name}": pa.list_(_GROUP_TYPES.get(name, pa.float64())) for name in GROUPS[1:]}
+_TYPES = {name: pa.float64() for name in RUN_NUMBERS + PLAN_NUMBERS} | {"git_dirty": pa.bool_()}
+_SCHEMA = pa.schema({name: _TYPES.get(name, pa.string()) for name in RUNS} | _OF_GROUPS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,34 +83,98 @@ def load(results_root: str | Path, run_ids: Iterable[str] | None = None, *, hist
         results_root: the folder that holds `runs` and `targets`.
         run_ids: which runs to read; None reads all.
         history: False leaves the histories unread, which is most of the time spent here.
+
+    Raises:
+        ValueError: the store was written by a newer version.
     """
-    folders = _folders(Path(results_root) / "runs")
+    root = Path(results_root)
+    _check_format(root)
+    folders = _folders(root / "runs")
     wanted = sorted(folders) if run_ids is None else [run for run in dict.fromkeys(run_ids) if run in folders]
-    runs, lines, groups = [], [], []
-    for run_id in wanted:
-        status, folder = folders[run_id]
-        run, of_groups = _run(run_id, status, folder)
-        runs.append(run)
-        groups.extend(of_groups)
-        if history:
-            lines.extend(_history(run_id, folder / "history.jsonl"))
+    done = {run: folders[run][1] for run in wanted if folders[run][0] not in UNFINISHED}
+    others = {run: folders[run] for run in wanted if run not in done}
+    finished = cached(
+        root / "cache" / "runs.arrow",
+        done,
+        ("summary.json", "environment.json"),
+        lambda ids: _rows([_finished(run, done[run]) for run in ids]),
+        code=(Path(__file__),),
+    )
+    unfinished = _rows([_unfinished(run, status, Path(folder)) for run, (status, folder) in others.items()])
+    table = in_order(merged([finished, unfinished]), wanted)
+    lines = pd.DataFrame(columns=HISTORY)
+    if history:
+        lines = histories.load(root / "cache" / "history.arrow", done, {run: others[run][1] for run in others}, wanted)
     return Store(
-        runs=_frame(runs, RUNS, RUN_NUMBERS + PLAN_NUMBERS),
-        history=_frame(lines, HISTORY, ["step", "epoch", "wga", "avg", "variance"]),
-        groups=_frame(groups, GROUPS, ["accuracy", "loss", "count", "epsilon"]),
+        runs=_runs_frame(table),
+        history=lines.astype(dict.fromkeys(histories.NUMBERS, float)),
+        groups=_groups_frame(table),
     )
 
 
-def _frame(rows: list[dict[str, Any]], columns: list[str], numbers: list[str]) -> pd.DataFrame:
-    """A frame that has at least `columns`, with `numbers` as floats (None becomes NaN)."""
-    found = dict.fromkeys(key for row in rows for key in row)
-    frame = pd.DataFrame(rows, columns=columns + [key for key in found if key not in columns])
-    return frame.astype(dict.fromkeys(numbers, float))
+def _check_format(root: Path) -> None:
+    try:
+        told = json.loads((root / "store.json").read_text(encoding="utf-8"))["format"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return
+    if told > FORMAT:
+        raise ValueError(
+            f"{root} was written by a newer version of rawls (store format {told}, this one knows {FORMAT}): "
+            "update rawls"
+        )
 
 
-def _folders(root: Path) -> dict[str, tuple[str, Path]]:
+def _rows(rows: list[dict[str, Any]]) -> Rows:
+    """One row of `runs` each."""
+    try:
+        table = _table(rows)
+    except (pa.ArrowException, TypeError, ValueError):  # a value of another type than anyone writes
+        table = _table([_readable(row) for row in rows])
+    return Rows(table=table, where={row["run_id"]: (index, 1) for index, row in enumerate(rows)})
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pydict({name: [row.get(name) for row in rows] for name in _SCHEMA.names}, schema=_SCHEMA)
+
+
+def _readable(row: dict[str, Any]) -> dict[str, Any]:
+    try:
+        _table([row])
+        return row
+    except (pa.ArrowException, TypeError, ValueError) as problem:
+        status = row["status"] if row["status"] in UNFINISHED else "unreadable"
+        return {"run_id": row["run_id"], "status": status, "error": f"{row['run_id']}: {problem}"}
+
+
+def _runs_frame(table: pa.Table) -> pd.DataFrame:
+    frame = table.select(RUNS).to_pandas()
+    for name in RUNS:
+        if table[name].null_count == len(frame) and name not in RUN_NUMBERS + PLAN_NUMBERS:
+            frame[name] = pd.Series([None] * len(frame), index=frame.index, dtype=object)
+    known = {text: json.loads(text) for text in frame["versions"].dropna().unique()}
+    frame["versions"] = frame["versions"].map(known).astype(object)
+    return frame
+
+
+def _groups_frame(table: pa.Table) -> pd.DataFrame:
+    lists = table.select(list(_OF_GROUPS)).combine_chunks()
+    columns = {name.partition(".")[2]: _flat(lists[name]) for name in _OF_GROUPS}
+    lengths = pd.Series(pc.list_value_length(lists["groups.group"]).to_numpy()).fillna(0).astype(int)
+    run_ids = pd.Series(table["run_id"].to_pandas()).repeat(lengths).reset_index(drop=True)
+    frame = pa.table(columns).to_pandas().assign(run_id=run_ids)
+    if frame["split"].isna().all():
+        frame["split"] = frame["split"].astype(object)
+    return frame[GROUPS]
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    arrays = [chunk.flatten() for chunk in column.chunks]
+    return pa.concat_arrays(arrays) if arrays else pa.array([], column.type.value_type)
+
+
+def _folders(root: Path) -> dict[str, tuple[str, str]]:
     """run id -> (status, folder). A finished run wins over the remains of an earlier attempt."""
-    found: dict[str, tuple[str, Path]] = {}
+    found: dict[str, tuple[str, str]] = {}
     if not root.is_dir():
         return found
     rank = {"done": 0, "running": 1, "failed": 2}
@@ -107,28 +185,23 @@ def _folders(root: Path) -> dict[str, tuple[str, Path]]:
             if status not in rank or not entry.is_dir():
                 continue
             if run_id not in found or rank[status] < rank[found[run_id][0]]:
-                found[run_id] = (status, Path(entry.path))
+                found[run_id] = (status, entry.path)
     return found
 
 
-def _run(run_id: str, status: str, folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """One row of `runs` and the run's rows of `groups`."""
-    if status in UNFINISHED:
-        return {
-            **_from_config(folder / "config.yaml"),
-            "run_id": run_id,
-            "status": status,
-            "error": _error(folder),
-        }, []
+def _finished(run_id: str, folder: str) -> dict[str, Any]:
+    """The row of a finished run."""
     try:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        return _from_summary(run_id, summary) | _made_by(folder), _groups(run_id, summary)
+        with open(f"{folder}/summary.json", "rb") as file:
+            summary = json.loads(file.read())
+        return _from_summary(run_id, summary) | _made_by(folder) | _groups(summary)
     except (OSError, ValueError, TypeError, AttributeError) as problem:
-        return {
-            "run_id": run_id,
-            "status": "unreadable",
-            "error": f"{folder.name}/summary.json: {problem}",
-        }, []
+        return {"run_id": run_id, "status": "unreadable", "error": f"{run_id}/summary.json: {problem}"}
+
+
+def _unfinished(run_id: str, status: str, folder: Path) -> dict[str, Any]:
+    """The row of a run that is not done."""
+    return {**_from_config(folder / "config.yaml"), "run_id": run_id, "status": status, "error": _error(folder)}
 
 
 def _from_summary(run_id: str, summary: dict[str, Any]) -> dict[str, Any]:
@@ -144,11 +217,12 @@ def _from_summary(run_id: str, summary: dict[str, Any]) -> dict[str, Any]:
     return row | {"run_id": run_id, "status": "done"}
 
 
-def _made_by(folder: Path) -> dict[str, Any]:
+def _made_by(folder: str) -> dict[str, Any]:
     """Nothing, if environment.json is missing or damaged: the run's numbers are still good."""
     try:
-        environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-        return {name: environment.get(name) for name in MADE_BY}
+        with open(f"{folder}/environment.json", "rb") as file:
+            environment = json.loads(file.read())
+        return {name: environment.get(name) for name in MADE_BY} | {"versions": json.dumps(environment.get("versions"))}
     except (OSError, ValueError, AttributeError):
         return {}
 
@@ -161,33 +235,35 @@ def _group_epsilons(summary: dict[str, Any]) -> list[float | None]:
     return list((summary.get("plan") or {}).get("epsilon_per_group") or [])
 
 
-def _groups(run_id: str, summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """A plan-only run has no splits: its groups get one row each, with split None."""
+def _groups(summary: dict[str, Any]) -> dict[str, list[Any]]:
+    """The run's rows of `groups`. A plan-only run has no splits: its groups get one row each, with split None."""
     names, epsilons = summary.get("group_names") or [], _group_epsilons(summary)
+    number = max(len(names), len(epsilons))
     splits: list[str | None] = [split for split in ("test", "valid") if summary.get(split)] or [None]
-    rows = []
+    found: dict[str, list[Any]] = {name: [] for name in _OF_GROUPS}
     for split in splits:
         scores = summary.get(split) or {} if split else {}
-        for group in range(max(len(names), len(epsilons))):
-            count = _at(scores.get("count"), group)
-            empty = count == 0
-            rows.append({
-                "run_id": run_id, "split": split, "group": group, "group_name": _at(names, group),
-                "accuracy": math.nan if empty else _at(scores.get("accuracy"), group),
-                "loss": math.nan if empty else _at(scores.get("loss"), group),
-                "count": count, "epsilon": _at(epsilons, group),
-            })  # fmt: skip
-    return rows
+        counts = _padded(scores.get("count"), number)
+        found["groups.split"] += [split] * number
+        found["groups.group"] += range(number)
+        found["groups.group_name"] += [None if name is None else str(name) for name in _padded(names, number)]
+        for name in ("accuracy", "loss"):
+            values = _padded(scores.get(name), number)
+            found[f"groups.{name}"] += [None if count == 0 else x for x, count in zip(values, counts, strict=True)]
+        found["groups.count"] += counts
+        found["groups.epsilon"] += _padded(epsilons, number)
+    return found
 
 
-def _at(values: list[Any] | None, index: int) -> Any:
-    return values[index] if values is not None and index < len(values) else None
+def _padded(values: Sequence[Any] | None, number: int) -> list[Any]:
+    given = list(values or [])[:number]
+    return given + [None] * (number - len(given))
 
 
 def _from_config(path: Path) -> dict[str, Any]:
     """What is known of a run without a summary; nothing, if its config is missing or half written."""
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
         return {
             **{name: config[name]["_target_"].split(".")[-2] for name in ("dataset", "model", "algorithm")},
             "seed": config.get("seed"),
@@ -207,16 +283,4 @@ def _error(folder: Path) -> str | None:
     return lines[0] if lines else None
 
 
-def _history(run_id: str, path: Path) -> list[dict[str, Any]]:
-    """Every whole line; the last one of a running job may be half written."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError:
-        return []
-    rows = []
-    for line in text.splitlines():
-        try:
-            rows.append({"kind": "evaluation", **json.loads(line), "run_id": run_id})
-        except (ValueError, TypeError):
-            continue
-    return rows
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

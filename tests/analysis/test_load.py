@@ -110,7 +110,7 @@ def test_history_keeps_evaluations_probes_and_whatever_else_was_logged(results_r
     ]
     write_run(results_root, "a", history=lines)
     evaluation, probe = (row for _, row in load(results_root).history.iterrows())
-    assert (evaluation["kind"], evaluation["wga"], evaluation["accuracy"]) == ("evaluation", 0.1, [0.1, 0.2])
+    assert (evaluation["kind"], evaluation["wga"], list(evaluation["accuracy"])) == ("evaluation", 0.1, [0.1, 0.2])
     assert evaluation["speed"] == 3.5
     assert math.isnan(evaluation["avg"])
     assert (probe["kind"], probe["variance"]) == ("sampling_variance", 0.5)
