@@ -18,6 +18,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, assert_never, get_args
 
 import dp_accounting
@@ -93,8 +94,19 @@ def epsilon(
         order: the one Renyi order to account at; None takes the best. RdpEvents force theirs on everything
             they are composed with.
     """
-    neighbouring = check_request(delta=delta, neighbouring=neighbouring, accountant=accountant)
-    totals = _aggregate(events)
+    relation = check_request(delta=delta, neighbouring=neighbouring, accountant=accountant)
+    return _guarantee(tuple(_aggregate(events).items()), delta, relation, accountant, order)
+
+
+@lru_cache(maxsize=1 << 14)  # a sweep asks the same for hundreds of runs
+def _guarantee(
+    counts: tuple[tuple[Event, int], ...],
+    delta: float,
+    neighbouring: Neighbouring,
+    accountant: Accountant,
+    order: float | None,
+) -> Guarantee:
+    totals = dict(counts)
     for event in totals:
         _check_supported(event, neighbouring, accountant)
     forced = _forced_order(totals, order, accountant)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -32,7 +32,11 @@ from runners.spec import name_of
 from runners.store import RunFolder
 from runners.tracking import Tracker, tracker
 
+if TYPE_CHECKING:
+    from runners.distributed import Team
+
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
+SAVING_SHARE = 0.05  # of the time, for fleets whose checkpoints are large
 EVALUATION_ROWS = 4096
 
 
@@ -50,8 +54,12 @@ class Run:
     wga: float | None = None
 
 
-def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report: Report) -> None:
+def train_fleet(
+    configs: list[dict[str, Any]], folders: list[RunFolder], report: Report, team: Team | None = None
+) -> None:
     """Train the runs to their end; each folder is finished as its results are written.
+
+    With a `team`, every process of it calls this with the same runs, and they divide the work.
 
     `report` raises KeyboardInterrupt when the sweep is to stop: checkpoints are then saved and the exception goes on.
     It comes from nowhere else (see runners/worker.py), so parameters and ledgers always stand at the same step.
@@ -68,7 +76,7 @@ def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report:
             if members[0].prepared.data is None:
                 _finish_plans(members)
             else:
-                _Fleet(members, report).train()
+                _Fleet(members, report, team).train()
 
 
 def _open(config: Config, folder: RunFolder) -> Run:
@@ -97,14 +105,15 @@ def _finish_plans(runs: Sequence[Run]) -> None:
 class _Fleet:
     """The training loop of runs that stand at the same step."""
 
-    def __init__(self, runs: Sequence[Run], report: Report) -> None:
+    def __init__(self, runs: Sequence[Run], report: Report, team: Team | None) -> None:
         first = runs[0].prepared
         assert first.data is not None
         self.runs = list(runs)
-        self.report = report
+        self.report, self.team = report, team
         self.data = first.data
         self.device = device_of(runs[0].config)
-        self.engine: Engine = build_engine(runs[0].config, self.data)
+        engine = build_engine(runs[0].config, self.data)
+        self.engine: Engine = engine if team is None else team.engine(engine)
         self.steps = first.task.steps
         self.splits = [self.data.splits(run.config["seed"]) for run in runs]
         members = [self._member(run, split) for run, split in zip(runs, self.splits, strict=True)]
@@ -120,7 +129,7 @@ class _Fleet:
         self.before = [run.seconds for run in runs]
 
     def train(self) -> None:
-        start, saved = self.runs[0].step, time.monotonic()
+        start, save_at = self.runs[0].step, time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
         probe_every = self.runs[0].config["probe"]["sampling_variance_every"]
         try:
             for step in range(start, self.steps):
@@ -128,9 +137,8 @@ class _Fleet:
                     self._probe(step)
                 self.stepper.step(step)
                 self._advance(step + 1)
-                if time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS and step + 1 < self.steps:
-                    self._save()
-                    saved = time.monotonic()
+                if time.monotonic() >= save_at and step + 1 < self.steps:
+                    save_at = self._save() + time.monotonic()
         except KeyboardInterrupt:
             self._save()
             raise
@@ -213,7 +221,8 @@ class _Fleet:
 
     def _member(self, run: Run, split: Any) -> Member:
         prepared, kept = run.prepared, run.checkpoint
-        streams = Streams(run.folder.run_id, secure=run.config["privacy"]["secure"])
+        new_streams = Streams if self.team is None else self.team.streams
+        streams = new_streams(run.folder.run_id, secure=run.config["privacy"]["secure"])
         member = Member(
             method=prepared.method,
             optimizer=prepared.optimizer,
@@ -235,7 +244,9 @@ class _Fleet:
         ]
         return torch.stack([row.to(self.device) for row in rows])
 
-    def _save(self) -> None:
+    def _save(self) -> float:
+        """Save every run; returns how long to wait before the next time."""
+        began = time.monotonic()
         velocity = self.stepper.optimizer.velocity
         for index, (run, member) in enumerate(zip(self.runs, self.stepper.members, strict=True)):
             run.folder.save_checkpoint(
@@ -250,6 +261,12 @@ class _Fleet:
                     "ledger": json.dumps(member.ledger.to_dicts()),
                 }
             )
+        return pause_between_checkpoints(time.monotonic() - began)
+
+
+def pause_between_checkpoints(saving_seconds: float) -> float:
+    """Seconds of training between two checkpoints, for saving to take no more than a share of the time."""
+    return max(SECONDS_BETWEEN_CHECKPOINTS, saving_seconds * (1 - SAVING_SHARE) / SAVING_SHARE)
 
 
 def _summary(run: Run, parts: dict[str, Any]) -> dict[str, Any]:

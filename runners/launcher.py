@@ -1,35 +1,43 @@
-"""Runs what is missing of a sweep: packs runs into fleets, and fleets into single-threaded worker processes.
+"""Runs what is missing of a sweep: gives fleets (runners/planner.py) to single-threaded worker processes.
 
-The store says what is done, so the launcher only has to see to it that every run is tried: a fleet that
-fails is tried again run by run, a run whose worker dies is tried once more, and what fails then is a row of
-the table at the end.
+The store says what is done, so the launcher only has to see to it that every run is tried: a fleet that fails is tried
+again run by run, one whose worker dies in halves, a run whose worker dies alone once or twice more; and what fails then
+is a row of the table at the end.
 """
 
-import heapq
 import itertools
 import multiprocessing
 import os
 import signal
 import sys
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
+from typing import Protocol
 
-from runners import process, worker
+from runners import memory, planner, process, worker
 from runners.progress import Message, Reporter
 from runners.store import Store, hashed_part
 from runners.worker import Fleet, PlannedRun, Report
 
-__all__ = ["Failure", "Outcome", "PlannedRun", "Report", "launch", "pack"]
+__all__ = ["Failure", "Outcome", "PlannedRun", "Report", "launch"]
 
 TRAIN_FLEET = "runners.fleet:train_fleet"
-MAX_FLEET = 16
 INTERRUPTED_EXIT_CODE = 130
 INTERRUPTED = "interrupted; run the same command again to go on"
 _POLL_SECONDS = 0.2
 _FAREWELL_SECONDS = 10
+
+
+class TrainMissing(Protocol):
+    """Tries every run of a sweep."""
+
+    def __call__(
+        self, missing: Sequence[PlannedRun], *, store: Store, workers: int | None, shown: Reporter, task: str
+    ) -> bool: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +72,19 @@ def launch(
     workers: int | None = None,
     report: Reporter | None = None,
     task: str = TRAIN_FLEET,
+    train_missing: TrainMissing | None = None,
 ) -> Outcome:
     """Train the runs that are not done.
 
     Args:
         runs: the sweep; a run listed twice is trained once.
         store: where results go.
-        workers: how many processes; by default one per usable core. A single missing run is trained here.
+        workers: how many processes; by default as many as the cores, or the GPUs, and the memory allow. A single
+            missing run is trained here.
         report: what shows the progress; by default nothing.
         task: `module:function` that trains a fleet.
+        train_missing: what tries every run, and returns whether it was interrupted; by default processes of this
+            machine.
 
     Raises:
         ValueError: two configurations share a run id, or `workers` is not positive.
@@ -90,7 +102,8 @@ def launch(
     shown = Reporter() if report is None else report
     shown.start(total=len(wanted), skipped=len(wanted) - len(missing))
     try:
-        interrupted = _train(missing, store=store, workers=workers, shown=shown, task=task)
+        train = _train if train_missing is None else train_missing
+        interrupted = train(missing, store=store, workers=workers, shown=shown, task=task)
     finally:
         shown.stop()
     states = {run.run_id: store.state(run.run_id) for run in missing}
@@ -108,24 +121,6 @@ def launch(
     for line in closing_lines(outcome, total=len(wanted)):
         shown.note(line)
     return outcome
-
-
-def pack(runs: Iterable[PlannedRun], *, workers: int) -> list[Fleet]:
-    """Fleets of runs of equal key, largest first: as large as they can be with no worker idle at the end."""
-    by_key: dict[str, list[PlannedRun]] = {}
-    for run in runs:
-        by_key.setdefault(run.fleet_key, []).append(run)
-    fleets = [
-        tuple(same[start : start + MAX_FLEET]) for same in by_key.values() for start in range(0, len(same), MAX_FLEET)
-    ]
-    fair_share = -(-sum(map(len, fleets)) // workers)
-    while True:
-        fleets.sort(key=len, reverse=True)
-        if _longest_queue(fleets, workers) <= fair_share:
-            return fleets
-        # Every other run to each half: neighbours in a sweep often differ in what they cost.
-        largest = fleets.pop(0)
-        fleets += [largest[::2], largest[1::2]]
 
 
 def closing_lines(outcome: Outcome, *, total: int) -> list[str]:
@@ -153,28 +148,19 @@ def _by_id(runs: Iterable[PlannedRun]) -> dict[str, PlannedRun]:
     return wanted
 
 
-def _longest_queue(fleets: Iterable[Fleet], workers: int) -> int:
-    """Runs that the busiest worker trains, when each takes the next fleet as soon as it is free."""
-    loads = [0] * workers
-    for fleet in fleets:
-        heapq.heapreplace(loads, loads[0] + len(fleet))
-    return max(loads)
-
-
 def _train(missing: Sequence[PlannedRun], *, store: Store, workers: int | None, shown: Reporter, task: str) -> bool:
     """Try every run; True if interrupted."""
-    size = min(workers or process.num_cores(), len(missing))
-
     with process.Stop(_leave_at_once if len(missing) == 1 else None) as stop:
         if len(missing) == 1:
             _train_here(missing[0], store=store, shown=shown, stop=stop, task=task)
         else:
-            crew = _Crew(size=size, store=store, shown=shown, stop=stop, task=task)
-            crew.train(pack(missing, workers=size))
+            layout = planner.layout(missing, workers=workers)
+            crew = _Crew(places=layout.workers, store=store, shown=shown, stop=stop, task=task)
+            crew.train(layout.fleets)
             # What another process held may be free by now, if that one was killed.
             left = [run for run in missing if store.state(run.run_id) in ("missing", "interrupted")]
             if left and not stop.requests:
-                crew.train(pack(left, workers=size))
+                crew.train(planner.fleets(left, workers=len(layout.workers)))
         return stop.requests > 0
 
 
@@ -203,24 +189,29 @@ def _train_here(run: PlannedRun, *, store: Store, shown: Reporter, stop: process
 class _Worker:
     """The launcher's end of a worker process."""
 
-    def __init__(self, store: Store, task: str) -> None:
+    def __init__(self, place: Mapping[str, str], store: Store, task: str) -> None:
+        self.place = place
         self.fleet: Fleet | None = None
         self.number = -1
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=worker.serve, args=(theirs, os.getpid(), store.root, task))
         resource_tracker.ensure_running()  # or it would be started meanwhile, and let the signals through
-        with process.signals_held():
+        with process.signals_held(), _environment(place):
             self.process.start()
         theirs.close()
 
 
 class _Crew:
-    """Worker processes and the fleets that wait for them."""
+    """Worker processes, what the environment of each must say, and the fleets that wait for them."""
 
-    def __init__(self, *, size: int, store: Store, shown: Reporter, stop: process.Stop, task: str) -> None:
-        self._size, self._store, self._shown, self._stop, self._task = size, store, shown, stop, task
+    def __init__(
+        self, *, places: Sequence[Mapping[str, str]], store: Store, shown: Reporter, stop: process.Stop, task: str
+    ) -> None:
+        self._places = list(places)  # of workers that are not there yet
+        self._store, self._shown, self._stop, self._task = store, shown, stop, task
         self._waiting: deque[Fleet] = deque()
+        self._alone: deque[PlannedRun] = deque()  # to be tried with no other beside them
         self._workers: list[_Worker] = []
         self._deaths: Counter[str] = Counter()
         self._ended: set[str] = set()
@@ -231,9 +222,12 @@ class _Crew:
         """Until every run was tried, or a stop was asked for."""
         self._waiting.extend(fleets)
         try:
-            while self._waiting or self._busy():
+            while self._waiting or self._alone or self._busy():
                 if self._stop.requests:
                     self._pass_on_the_stop()
+                elif self._alone and not self._waiting and not self._busy():
+                    self._dismiss()  # idle workers keep what they have freed
+                    self._waiting.append((self._alone.popleft(),))
                 self._hand_out()
                 for one in self._ready():
                     self._listen(one)
@@ -246,10 +240,10 @@ class _Crew:
     def _hand_out(self) -> None:
         while self._waiting:
             idle = next((one for one in self._workers if one.fleet is None), None)
-            if idle is None and len(self._workers) == self._size:
+            if idle is None and not self._places:
                 return
             if idle is None:
-                idle = _Worker(self._store, self._task)
+                idle = _Worker(self._places.pop(0), self._store, self._task)
                 self._workers.append(idle)
             idle.fleet, idle.number = self._waiting.popleft(), next(self._numbers)
             self._shown.fleet_started(idle.number, {run.run_id: run.label for run in idle.fleet})
@@ -289,22 +283,33 @@ class _Crew:
         one.fleet = None
 
     def _bury(self, one: _Worker) -> None:
-        """A worker died: each of its runs is put again, alone, the first time; the second time it failed."""
+        """A worker died: its fleet is tried again in halves, and a run that was alone once more.
+
+        If the kernel killed it again, perhaps for what all workers took together, it is at last tried with none beside.
+        """
         one.process.kill()
         one.process.join()  # only then are its claims free
         self._workers.remove(one)
+        self._places.append(one.place)
         if one.fleet is None:
             return
         self._shown.fleet_ended(one.number)
-        for run in one.fleet:
-            if self._stop.requests or run.run_id in self._ended:
-                continue
-            self._deaths[run.run_id] += 1
-            if self._deaths[run.run_id] == 1:
-                self._waiting.append((run,))
-            else:
-                cause = _cause(one.process.exitcode)
-                self._fail(run, f"the worker process died twice during this run ({cause})")
+        left = tuple(run for run in one.fleet if run.run_id not in self._ended)
+        if self._stop.requests or not left:
+            return
+        if len(one.fleet) > 1:
+            self._waiting.extend(filter(None, (left[::2], left[1::2])))
+            return
+        (run,) = left
+        self._deaths[run.run_id] += 1
+        times, killed = self._deaths[run.run_id], one.process.exitcode == -signal.SIGKILL
+        if times == 1:
+            self._waiting.append(left)
+        elif times == 2 and killed:
+            self._alone.append(run)
+        else:
+            cause = _cause(one.process.exitcode)
+            self._fail(run, f"the worker process died {times} times during this run ({cause})")
 
     def _fail(self, run: PlannedRun, reason: str) -> None:
         folder = self._store.claim(run.run_id, run.config)
@@ -317,6 +322,7 @@ class _Crew:
     def _pass_on_the_stop(self) -> None:
         """Ask again at every look: a worker that was just starting may not have heard."""
         self._waiting.clear()
+        self._alone.clear()
         if not self._told:
             self._shown.note("stopping: the runs are being saved; Ctrl-C again stops at once")
             self._told = True
@@ -335,6 +341,7 @@ class _Crew:
             one.process.join(_FAREWELL_SECONDS)
             one.process.kill()
             one.process.join()
+            self._places.append(one.place)
         self._workers.clear()
 
 
@@ -342,4 +349,19 @@ def _cause(exitcode: int | None) -> str:
     if exitcode is None or exitcode >= 0:
         return f"exit code {exitcode}"
     name = signal.Signals(-exitcode).name
-    return f"{name}, perhaps out of memory" if name == "SIGKILL" else name
+    return f"{name}, perhaps out of memory: {memory.WAY_OUT}" if name == "SIGKILL" else name
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """What a process that is started meanwhile finds in its environment."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -21,9 +21,9 @@ from algorithms.base import Method, Task
 from algorithms.optimizer import Sgd
 from algorithms.private_step import TrainingRows
 from datasets.base import Data, Dataset, Split
+from models.choose import fused_engine
 from models.engine import Engine, check_samples_apart
-from models.fused import FusedEngine
-from models.opacus_engine import OpacusEngine
+from models.opacus_engine import PHYSICAL_BATCH, OpacusEngine
 from models.pretrained import Pretrained
 from models.validate import EngineName, check_layers
 from runners.spec import build
@@ -80,6 +80,11 @@ def load(config: Config) -> Data:
     return _load(_key(config["dataset"]), str(config["data"]["root"]))
 
 
+def num_valid(config: Config) -> int:
+    """Rows of the validation part."""
+    return _counts(_key(config["dataset"]), str(config["data"]["root"]), config["seed"])[1]
+
+
 def device_of(config: Config) -> torch.device:
     """The device asked for; 'auto' is a GPU where there is one."""
     wanted = config["device"]
@@ -102,7 +107,13 @@ def build_engine(config: Config, data: Data) -> Engine:
     if device.type == "cuda":
         make_cuda_reproducible()
     shape, num_classes, root = data.inputs.shape, data.num_classes, str(config["data"]["root"])
-    return _engine(_key(config["model"]), shape, num_classes, root, str(device), config["engine"])
+    batch = config["physical_batch"]
+    return _engine(_key(config["model"]), shape, num_classes, root, str(device), config["engine"], batch)
+
+
+def forget_engines() -> None:
+    """Have them built anew: what broke off in the middle of a step may have left something in its engine."""
+    _engine.cache_clear()
 
 
 def check_model(config: Config) -> None:
@@ -154,8 +165,7 @@ def _task(config: Config, dataset: Dataset, data: Data | None) -> Task:
             )
         sizes, minority = dataset.paper_group_sizes, dataset.minority_groups
     else:
-        split = data.splits(config["seed"])
-        sizes = tuple(np.bincount(data.groups.numpy()[split.train], minlength=len(dataset.group_names)).tolist())
+        sizes, _ = _counts(_key(config["dataset"]), str(config["data"]["root"]), config["seed"])
         minority = dataset.minority_groups
     schedule = config["schedule"]
     batch_size, total = schedule["batch_size"], sum(sizes)
@@ -192,10 +202,19 @@ def _budget(privacy: Config, method: Method, total: int) -> Budget:
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 14)
 def _planned(privacy: str, task: Task, method: Method) -> Plan:
     """Plans are shared by the runs of a sweep that differ in seed or learning rate only."""
     return method.plan(task, _budget(json.loads(privacy), method, task.population.total))
+
+
+@lru_cache(maxsize=1 << 14)
+def _counts(dataset: str, root: str, seed: int) -> tuple[tuple[int, ...], int]:
+    """Training rows of each group, and validation rows, in the split of a seed."""
+    data = _load(dataset, root)
+    split = data.splits(seed)
+    num_groups = len(build(json.loads(dataset), "dataset").group_names)
+    return tuple(np.bincount(data.groups.numpy()[split.train], minlength=num_groups).tolist()), len(split.valid)
 
 
 @lru_cache(maxsize=4)
@@ -204,7 +223,15 @@ def _load(dataset: str, root: str) -> Data:
 
 
 @lru_cache(maxsize=8)
-def _engine(model: str, shape: tuple[int, ...], num_classes: int, root: str, device: str, wanted: str) -> Engine:
+def _engine(
+    model: str,
+    shape: tuple[int, ...],
+    num_classes: int,
+    root: str,
+    device: str,
+    wanted: str,
+    physical_batch: int | None = None,
+) -> Engine:
     spec = build(json.loads(model), "model")
     # Weights lie where data do.
     build_model = partial(spec.build, root=Path(root)) if isinstance(spec, Pretrained) else spec.build
@@ -214,8 +241,13 @@ def _engine(model: str, shape: tuple[int, ...], num_classes: int, root: str, dev
 
     asked: EngineName | None = None if wanted == "auto" else "fused" if wanted == "fused" else "opacus"
     if check_layers(module(), asked) == "fused":
-        return FusedEngine(module, device=torch.device(device))
-    return OpacusEngine(module, device=torch.device(device), mode="ghost" if wanted == "opacus_ghost" else "hooks")
+        return fused_engine(module, device=torch.device(device))
+    return OpacusEngine(
+        module,
+        device=torch.device(device),
+        mode="ghost" if wanted == "opacus_ghost" else "hooks",
+        physical_batch=physical_batch or PHYSICAL_BATCH,
+    )
 
 
 @lru_cache(maxsize=64)

@@ -249,3 +249,10 @@ def test_no_tracker_stays_open_when_another_run_fails(tmp_path: Path, monkeypatc
     with pytest.raises(RuntimeError, match="no second run"):
         train(tmp_path, [configured(tmp_path, "algorithm=dpsgd", f"seed={seed}") for seed in (0, 1)])
     assert opened == []
+
+
+@pytest.mark.parametrize("saving", [0.0, 0.01, 1.0, 1.1, 7.0, 300.0])
+def test_saving_takes_a_twentieth_of_the_time_at_most(saving: float) -> None:
+    pause = fleet.pause_between_checkpoints(saving)
+    assert saving / (saving + pause) <= 0.05 + 1e-12
+    assert pause == 20.0 or saving > 1.0

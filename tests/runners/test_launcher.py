@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runners.launcher import Outcome, PlannedRun, closing_lines, launch, pack
+from runners.launcher import Outcome, PlannedRun, closing_lines, launch
 from runners.progress import Message, Reporter
 from runners.store import ResultsError, Store
 from tests.runners.toy_fleet import MODULUS, TASK, planned, train_fleet, writers
@@ -156,7 +156,7 @@ def test_failures_are_a_table_and_do_not_stop_the_others(tmp_path: Path) -> None
     assert outcome.exit_code == 1
     errors = [failure.error for failure in outcome.failed]
     assert errors[0] == "ArithmeticError: no inverse at step 9"
-    assert "died twice during this run (SIGKILL, perhaps out of memory)" in errors[1]
+    assert "died 3 times during this run (SIGKILL, perhaps out of memory: use engine=" in errors[1]
     assert shown.notes == [
         "2 of 4 runs failed; the same command tries them again:",
         f"  {runs[1].run_id}  toy 1  {errors[0]}",
@@ -167,6 +167,42 @@ def test_failures_are_a_table_and_do_not_stop_the_others(tmp_path: Path) -> None
         run.run_id: "done" if number in (0, 3) else "failed" for number, run in enumerate(runs)
     }
     assert shown.summary() == "2/4 runs done, 2 failed"
+
+
+@pytest.mark.parametrize("what", ["fits", "survives"])
+def test_a_fleet_that_runs_out_of_memory_goes_on_in_halves(what: str, tmp_path: Path) -> None:
+    """As torch says it, and as the kernel kills for it: no fleet of one, for two have room."""
+    sizes = tmp_path / "sizes"
+    options: dict[str, Any] = {"sizes": str(sizes), what: 2}
+    runs = [planned(number, **options) for number in range(8)]
+    outcome = launch(runs, store=Store(tmp_path / "r"), workers=1, task=TASK)
+    assert outcome == Outcome(done=[run.run_id for run in runs])
+    assert sorted(lines(sizes)) == ["2", "2", "2", "2", "4", "4", "8"]
+    assert contents(tmp_path / "r") == undisturbed(tmp_path / "undisturbed", runs)
+
+
+def test_a_run_that_does_not_fit_alone_fails_with_the_way_out(tmp_path: Path) -> None:
+    runs = [planned(number, fits=0 if number == 1 else 4) for number in range(4)]
+    outcome = launch(runs, store=Store(tmp_path / "r"), workers=1, task=TASK)
+    assert outcome.done == [run.run_id for run in runs if run is not runs[1]]
+    (failure,) = outcome.failed
+    assert failure.run_id == runs[1].run_id
+    assert failure.error == (
+        "MemoryError: the run does not fit into memory, even alone: use engine=opacus_ghost or engine=opacus_hooks "
+        "with a smaller physical_batch, or another device"
+    )
+    trace = (tmp_path / "r" / "runs" / f"{runs[1].run_id}.failed" / "error.txt").read_text("utf-8")
+    assert "DefaultCPUAllocator: can't allocate memory" in trace
+    alone = launch([runs[1]], store=Store(tmp_path / "r"), task=TASK)
+    assert [failure.error for failure in alone.failed] == [failure.error]
+
+
+def test_a_run_whose_worker_was_killed_twice_is_tried_with_no_other_beside_it(tmp_path: Path) -> None:
+    alone = str(tmp_path / "deaths")
+    runs = [planned(number, f"key {number}", alone=alone, greedy=number == 1) for number in range(2)]
+    outcome = launch(runs, store=Store(tmp_path / "r"), workers=2, task=TASK)
+    assert outcome == Outcome(done=[run.run_id for run in runs])
+    assert Path(alone).read_text("utf-8") == "xx"
 
 
 def test_a_run_whose_worker_died_once_is_finished_by_another(tmp_path: Path) -> None:
@@ -238,29 +274,6 @@ def test_bad_sweeps_are_refused_before_anything_is_written(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="is stored in .* with another steps"):
         launch([planned(2, fail_at=1, steps=50), planned(3)], store=store, task=TASK)
     assert store.state(planned(3).run_id) == "missing"
-
-
-def keyed(number: int, key: str) -> PlannedRun:
-    return PlannedRun(run_id=str(number), config={}, label="", fleet_key=key)
-
-
-@pytest.mark.parametrize(
-    ("keys", "workers", "sizes"),
-    [
-        ("a", 2, [1]),
-        ("aaaaaaaaaaaaaaa", 2, [8, 7]),
-        ("aaabbbcccdddeee", 2, [3, 3, 3, 3, 2, 1]),
-        ("aaaaaaaab", 2, [4, 4, 1]),
-        ("aaaa", 8, [1, 1, 1, 1]),
-        ("a" * 40, 1, [16, 16, 8]),
-    ],
-)
-def test_fleets_are_large_of_one_key_and_keep_all_workers_busy(keys: str, workers: int, sizes: list[int]) -> None:
-    runs = [keyed(number, key) for number, key in enumerate(keys)]
-    fleets = pack(runs, workers=workers)
-    assert [len(fleet) for fleet in fleets] == sizes
-    assert sorted((run for fleet in fleets for run in fleet), key=lambda run: int(run.run_id)) == runs
-    assert all(len({run.fleet_key for run in fleet}) == 1 for fleet in fleets)
 
 
 def test_an_outcome_without_trouble_says_nothing() -> None:

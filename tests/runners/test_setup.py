@@ -156,6 +156,27 @@ def test_an_engine_is_built_once() -> None:
     assert build_engine(config, data) is build_engine(config, data)
 
 
+@pytest.mark.parametrize("mode", ["opacus_hooks", "opacus_ghost"])
+def test_the_physical_batch_is_how_many_samples_the_opacus_engine_takes(mode: str) -> None:
+    """And nothing else: the same sum, of 5 samples, as by micro-batches of one."""
+    data = load(resolve(compose(["dataset=digits"])))
+    inputs, labels = data.inputs.gather(torch.arange(5)).unsqueeze(0), data.labels[:5].unsqueeze(0)
+    totals = {}
+    for batch, widths in (("1", [1] * 5), ("2", [2, 2, 1]), ("null", [5])):
+        config = resolve(compose(["dataset=digits", "device=cpu", f"engine={mode}", f"physical_batch={batch}"]))
+        engine = build_engine(config, data)
+        windows: list[int] = []
+
+        def clip(losses: torch.Tensor, norms: torch.Tensor, runs: slice, slots: slice) -> torch.Tensor:
+            windows.append(slots.stop - slots.start)  # noqa: B023 - called before the next turn
+            return (0.5 / norms).clamp(max=1.0)
+
+        totals[batch] = engine.weighted_sum(engine.initial(0).unsqueeze(0), inputs, labels, clip).total
+        assert windows == widths
+    torch.testing.assert_close(totals["2"], totals["1"], rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(totals["null"], totals["1"], rtol=1e-5, atol=1e-7)
+
+
 def test_plans_are_shared_by_runs_that_differ_in_seed_and_learning_rate() -> None:
     one = resolve(compose(["dataset=digits", "algorithm=dpsgd", "seed=0", "optimizer.lr=0.1"]))
     other = resolve(compose(["dataset=digits", "algorithm=dpsgd", "seed=1", "optimizer.lr=0.2"]))

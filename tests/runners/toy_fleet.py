@@ -25,14 +25,15 @@ def planned(number: int, fleet_key: str = "toy", **config: Any) -> PlannedRun:
 
 def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report: Report) -> None:
     """Raise a number to a power, one multiplication per step, one run after another."""
+    _note_size(configs)
     for config, folder in zip(configs, folders, strict=True):
         _log(config, f"begin {folder.run_id}")
         _wait_for_others(config)
-        _train(config, folder, report)
+        _train(config, folder, report, len(configs))
         _log(config, f"end {folder.run_id}")
 
 
-def _train(config: dict[str, Any], folder: RunFolder, report: Report) -> None:
+def _train(config: dict[str, Any], folder: RunFolder, report: Report, runs: int) -> None:
     state = folder.load_checkpoint() or {"step": 0, "value": config["seed"] + 2}
     folder.rewind_history(state["step"])
     while state["step"] < config["steps"]:
@@ -41,6 +42,7 @@ def _train(config: dict[str, Any], folder: RunFolder, report: Report) -> None:
         state = {"step": step, "value": value}
         folder.append_history({"step": step, "wga": value / MODULUS})
         _misbehave(config, folder, step)
+        _run_out_of_memory(config, step, runs)
         if step % config["checkpoint_every"] == 0:
             folder.save_checkpoint(state)
         try:
@@ -63,6 +65,38 @@ def _misbehave(config: dict[str, Any], folder: RunFolder, step: int) -> None:
             if once is not None:
                 once.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _run_out_of_memory(config: dict[str, Any], step: int, runs: int) -> None:
+    """At step 10 of a fleet of more runs than `fits`, as torch has it, or than `survives`, as the kernel has it."""
+    if step == 10 and runs > config.get("survives", runs):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if step == 10 and "alone" in config:
+        _die_of_company(Path(config["alone"]), greedy=config["greedy"])
+    if step == 10 and runs > config.get("fits", runs):
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.")
+
+
+def _die_of_company(deaths: Path, *, greedy: bool) -> None:
+    """The greedy run dies until the other one is over, and that one waits until it has died twice."""
+    ended, deadline = deaths.with_name("ended"), time.monotonic() + 100
+    if greedy and not ended.exists():
+        with deaths.open("a", encoding="utf-8") as file:
+            file.write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    while not greedy and (not deaths.exists() or deaths.stat().st_size < 2):
+        if time.monotonic() > deadline:
+            raise TimeoutError("the greedy run has not been tried twice beside this one")
+        time.sleep(0.01)
+    if not greedy:
+        time.sleep(0.5)  # long enough for a third attempt, were one made beside this one
+        ended.touch()
+
+
+def _note_size(configs: list[dict[str, Any]]) -> None:
+    if "sizes" in configs[0]:
+        with open(configs[0]["sizes"], "a", encoding="utf-8") as file:
+            file.write(f"{len(configs)}\n")
 
 
 def _log(config: dict[str, Any], line: str) -> None:
