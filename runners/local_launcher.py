@@ -4,9 +4,11 @@ Everything a user can get wrong is found for every run before the first one star
 """
 
 import json
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
@@ -18,16 +20,20 @@ from runners.config import composer, run_id
 from runners.errors import ConfigError, RunsFailed
 from runners.launcher import Outcome, PlannedRun, launch
 from runners.progress import reporter
-from runners.spec import name_of
+from runners.spec import convert, name_of
+from runners.status import announce
 from runners.store import Store
 from runners.tracking import label_of
 
+if TYPE_CHECKING:
+    from runners.cluster import Cluster
+
 # Runs that agree in these are trained by the same steps, so they can share a fleet.
-_FLEET = ("dataset", "model", "schedule", "probe", "engine", "device", "data")
+_FLEET = ("dataset", "model", "schedule", "probe", "engine", "physical_batch", "device", "data")
 
 
-class LocalLauncher(Launcher):
-    """The plugin."""
+class SweepLauncher(Launcher):
+    """What the plugins share: all runs of a sweep at once, and its end as an exit code."""
 
     def __init__(self, workers: int | None) -> None:
         self._workers = workers
@@ -35,40 +41,51 @@ class LocalLauncher(Launcher):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self._base = search_path_of(config)
+        # Not while Hydra makes the plugin: it would wrap what is wrong in sentences of its own.
+        self._workers = convert(self._workers, int | None, "hydra.launcher.workers")
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         compose = composer(self._base)
-        outcome = train([compose(overrides) for overrides in job_overrides], workers=self._workers)
+        outcome = self._train([compose(overrides) for overrides in job_overrides])
         if outcome.exit_code:
             raise RunsFailed(outcome.exit_code)
         return [JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED) for overrides in job_overrides]
 
+    def _train(self, configs: Sequence[dict[str, Any]]) -> Outcome:
+        return train(configs, workers=self._workers)
 
-def train(configs: Sequence[dict[str, Any]], *, workers: int | None = None) -> Outcome:
+
+class LocalLauncher(SweepLauncher):
+    """The plugin."""
+
+
+def train(
+    configs: Sequence[dict[str, Any]], *, workers: int | None = None, cluster: "Cluster | None" = None
+) -> Outcome:
     """Check every run, then train those that are missing.
 
     Args:
         configs: at least one; all write to the same folder.
-        workers: how many processes; None takes one per core, or one for a GPU.
+        workers: how many processes; None takes one per core or GPU, as far as memory allows.
+        cluster: where to train them; None is this machine.
 
     Raises:
         ValueError: a run that cannot be trained; nothing was started.
     """
+    if not configs:
+        raise ConfigError("there are no runs: every axis needs a value")
     process.prepare()
     store, shown = Store(Path(configs[0]["results"]["root"])), reporter()
     runs = [planned(config) for config in configs]
-    for text in preflight(runs, store):
+    if cluster is not None and any(store.state(run.run_id) != "done" for run in runs):
+        cluster.check()
+    for text in preflight(runs, store, here=cluster is None):
         shown.note(text)
-    if workers is None and any(on_gpu(config) for config in configs):
-        workers = 1  # processes would share one GPU and its memory
-    return launch(runs, store=store, workers=workers, report=shown)
-
-
-def on_gpu(config: dict[str, Any]) -> bool:
-    """Whether the run trains on a GPU."""
-    from runners import setup
-
-    return setup.device_of(config).type == "cuda"
+    command = f"{sys.argv[0]} {shlex.join(sys.argv[1:])}"
+    with announce(store, command=command, run_ids=[run.run_id for run in runs]):
+        if cluster is not None:
+            return launch(runs, store=store, workers=workers, report=shown, train_missing=cluster.train_missing)
+        return launch(runs, store=store, workers=workers, report=shown)
 
 
 def planned(config: dict[str, Any]) -> PlannedRun:
@@ -77,8 +94,13 @@ def planned(config: dict[str, Any]) -> PlannedRun:
     return PlannedRun(run_id=run_id(config), config=config, label=label_of(config), fleet_key=fleet)
 
 
-def preflight(runs: Sequence[PlannedRun], store: Store) -> list[str]:
+def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) -> list[str]:
     """Load the data, build method and model and calibrate the noise of every run that is not done.
+
+    Args:
+        runs: what is to be trained.
+        store: where results go.
+        here: whether this machine trains them; else its devices say nothing.
 
     Returns:
         What must be known before hours are spent: which data are not the real ones.
@@ -91,7 +113,8 @@ def preflight(runs: Sequence[PlannedRun], store: Store) -> list[str]:
         if store.state(run.run_id) == "done":
             continue
         try:
-            setup.device_of(run.config)
+            if here:
+                setup.device_of(run.config)
             data = setup.prepare(run.config).data
             if data is not None and data.provenance == "simulated":
                 simulated[name_of(run.config["dataset"])] = None

@@ -1,7 +1,7 @@
 """Hydra sweeper `blocks`: expands an experiment's blocks or a plain grid, and gives the runs to the launcher.
 
-With the launcher `local` they all go to one scheduler at once; a launcher of the ecosystem (joblib,
-submitit, ray) gets one run per job.
+Our launchers (local, ray, slurm) take them all at once; one of the ecosystem (joblib, submitit) gets one run
+per job.
 """
 
 import importlib
@@ -20,6 +20,8 @@ from omegaconf import DictConfig
 from runners.errors import RunsFailed
 from runners.experiments import plan, write_manifest
 from runners.local_launcher import LocalLauncher, search_path_of
+from runners.ray_launcher import RayLauncher
+from runners.slurm_launcher import SlurmLauncher
 from runners.store import Store
 
 _PACKAGE = "hydra_plugins"
@@ -57,7 +59,7 @@ def register() -> None:
     """Make Hydra know the plugins that conf/config.yaml chooses.
 
     Hydra instantiates plugins only from modules called `hydra_plugins.*`, and that is no folder of this
-    house: so there is a module of that name in memory, which holds the two.
+    house: so there is a module of that name in memory, which holds them.
     """
     try:
         package = importlib.import_module(_PACKAGE)
@@ -65,7 +67,7 @@ def register() -> None:
         package = sys.modules[_PACKAGE] = ModuleType(_PACKAGE)
         package.__path__ = []
     module = ModuleType(f"{_PACKAGE}.rawls")
-    for plugin in (BlockSweeper, LocalLauncher):
+    for plugin in (BlockSweeper, LocalLauncher, RayLauncher, SlurmLauncher):
         plugin.__module__ = module.__name__
         setattr(module, plugin.__name__, plugin)
         Plugins.instance().register(plugin)

@@ -90,9 +90,12 @@ def test_every_method_is_tuned_on_every_dataset() -> None:
     assert set(PAIRS) == set(itertools.product(choices("dataset"), choices("algorithm")))
 
 
-@pytest.mark.parametrize(("group", "name"), [("launcher", "local"), ("sweeper", "blocks"), ("help", "rawls")])
-def test_hydras_own_groups_are_chosen(group: str, name: str) -> None:
-    assert choices(f"hydra/{group}") == (name,)
+@pytest.mark.parametrize(
+    ("group", "name", "others"),
+    [("launcher", "local", ("ray", "slurm")), ("sweeper", "blocks", ()), ("help", "rawls", ())],
+)
+def test_hydras_own_groups_are_chosen(group: str, name: str, others: tuple[str, ...]) -> None:
+    assert choices(f"hydra/{group}") == (name, *others)
     assert {f"override hydra/{group}": name} in read("config")["defaults"]
 
 

@@ -90,17 +90,17 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         preflight([], Store(tmp_path / "file"))
 
 
-@pytest.mark.parametrize(("gpus", "expected"), [(False, None), (True, 1)])
-def test_one_process_trains_on_a_gpu(
-    gpus: bool, expected: int | None, results_root: Path, monkeypatch: pytest.MonkeyPatch
+def test_devices_are_looked_for_only_where_runs_are_trained(
+    results_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int | None] = []
+    """A machine that sends its runs to a cluster needs no GPU for them."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    run = planned(resolve(compose([*SMALL, "device=cuda"])))
+    assert preflight([run], Store(results_root), here=False) == []
+    with pytest.raises(ConfigError, match="device=cuda"):
+        preflight([run], Store(results_root))
 
-    def launch(runs: Sequence[PlannedRun], *, workers: int | None, **_: Any) -> Outcome:
-        asked.append(workers)
-        return Outcome()
 
-    monkeypatch.setattr(local_launcher, "launch", launch)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: gpus)
-    train([resolve(compose([*SMALL, f"results.root={results_root}"]))])
-    assert asked == [expected]
+def test_a_sweep_without_runs_is_refused() -> None:
+    with pytest.raises(ConfigError, match="there are no runs"):
+        train([])

@@ -1,5 +1,9 @@
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ from runners.errors import ConfigError, RunsFailed
 from runners.experiments import plan
 from runners.launcher import Outcome, PlannedRun
 from runners.store import Store
+from tests.tree import ROOT
 
 SMALL = ["dataset=digits", "scale=smoke", "tracking=off"]
 
@@ -29,7 +34,8 @@ class Launched:
         self.workers, self.root = workers, store.root
         return self.outcome
 
-    def preflight(self, runs: Sequence[PlannedRun], store: Store) -> list[str]:
+    def preflight(self, runs: Sequence[PlannedRun], store: Store, *, here: bool) -> list[str]:
+        assert here
         assert not [run for run in runs if run in self.runs], "checked before the first is launched"
         self.checked += runs
         return []
@@ -41,6 +47,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launched:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(local_launcher, "launch", launched.launch)
     monkeypatch.setattr(local_launcher, "preflight", launched.preflight)
+    monkeypatch.setattr(local_launcher, "announce", lambda *_, **__: nullcontext())
     monkeypatch.setattr("runners.process.prepare", lambda: None)
     return launched
 
@@ -90,7 +97,9 @@ def test_a_sweep_that_is_not_done_says_so_by_its_exit_code(launched: Launched, c
         (["seed=0,1", "optimizer.lrr=1"], "unknown key 'optimizer.lrr': did you mean optimizer.lr?"),
         (["seed=0,x"], "seed=x must be an integer"),
         (["results.root=a,b"], "results.root=a, results.root=b: one sweep writes to one folder"),
-        (["hydra/launcher=slurm"], "unknown hydra/launcher 'slurm': choose from local"),
+        (["hydra/launcher=slrm"], "unknown hydra/launcher 'slrm': did you mean slurm? (choose from local, ray, slurm)"),
+        (["seed=0,1", "hydra.launcher.workers=many"], "hydra.launcher.workers=many must be an integer or null"),
+        (["seed=range(0,0)"], "there are no runs"),
     ],
 )
 def test_nothing_is_launched_if_one_run_is_wrong(launched: Launched, arguments: list[str], sentence: str) -> None:
@@ -102,7 +111,7 @@ def test_nothing_is_launched_if_one_run_is_wrong(launched: Launched, arguments: 
 
 def test_a_results_folder_that_cannot_be_written_is_found_first(launched: Launched, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=r"results\.root=file cannot be written and locked"):
+    with pytest.raises(ValueError, match=r"results\.root=file cannot be written"):
         train.main(["-m", "experiment=asc/fig4", "results.root=file", *SMALL])
     assert launched.runs == []
 
@@ -119,3 +128,17 @@ def test_a_job_of_such_a_launcher_that_fails_fails_the_sweep(
     launched.outcome = Outcome(open=["x"])
     with pytest.raises(RunsFailed):
         train.main(["-m", "seed=0", "hydra/launcher=basic", *SMALL])
+
+
+def test_joblib_runs_a_job_for_each_run(tmp_path: Path) -> None:
+    """A launcher of the ecosystem, as it is installed."""
+    command = [sys.executable, "-m", "runners.train", "-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    done = subprocess.run(
+        [*command, "algorithm=dpsgd", "seed=0,1", *SMALL],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert len(Store(tmp_path / "results").done()) == 2
