@@ -63,6 +63,7 @@ def _squares(values: Tensor) -> Tensor:
 
 _HOOKS = {"hooks": GradSampleModule, "ghost": _GhostClipping}
 _RESULT = {"hooks": "grad_sample", "ghost": "_norm_sample"}  # the attribute of a parameter that the hooks set
+PHYSICAL_BATCH = 16
 
 
 class OpacusEngine:
@@ -81,7 +82,7 @@ class OpacusEngine:
         *,
         device: torch.device,
         mode: Mode = "hooks",
-        physical_batch: int = 16,
+        physical_batch: int = PHYSICAL_BATCH,
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"mode={mode} is not one of the Opacus engine's: {', '.join(get_args(Mode))}")

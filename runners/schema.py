@@ -119,6 +119,8 @@ class Config:
     scale: Scale = field(default_factory=Scale)
     device: str = "auto"
     engine: str = field(default="auto", metadata={"choices": ("auto", "fused", "opacus_hooks", "opacus_ghost")})
+    # Samples at a time in the Opacus engine: memory and speed, and rounding. The fused one finds its own.
+    physical_batch: int | None = field(default=None, metadata={"least": 1})
     tracking: Tracking = field(default_factory=Tracking)
     results: Results = field(default_factory=Results)
     data: DataFiles = field(default_factory=DataFiles)

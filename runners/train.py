@@ -1,6 +1,7 @@
 """`rawls train`, or `python -m runners.train`: a Hydra application that trains one run, or with -m a sweep.
 
-Every flag of Hydra works. What is done already is not trained again, and what was interrupted goes on.
+Every flag of Hydra works. What is done already is not trained again, and what was interrupted goes on. Under torchrun,
+its processes train one run together (runners/distributed.py).
 """
 
 import os
@@ -20,6 +21,7 @@ from runners import sweeper
 from runners.config import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve
 from runners.errors import ConfigError, RunsFailed, guarded
 from runners.local_launcher import train
+from runners.process import prepare
 
 # What the one run of a process raised: Hydra would print it in its own way before passing it on.
 _raised: list[Exception] = []
@@ -41,9 +43,24 @@ def _train(cfg: DictConfig) -> None:
     config = resolve(cfg)
     if config["experiment"]:
         raise ConfigError("experiment=NAME is a sweep: add -m")
-    outcome = train([config])
-    if outcome.exit_code:
-        raise RunsFailed(outcome.exit_code)
+    if _processes() == 1:
+        exit_code = train([config]).exit_code
+    else:
+        prepare()  # before torch is imported
+        from runners import distributed
+
+        exit_code = distributed.train(config)
+    if exit_code:
+        raise RunsFailed(exit_code)
+
+
+def _processes() -> int:
+    """How many processes train together, by the variables that torchrun sets."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
+
+
+def _is_sweep(arguments: Sequence[str]) -> bool:
+    return any(text == "-m" or (len(text) > 3 and "--multirun".startswith(text)) for text in arguments)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,6 +73,8 @@ def main(arguments: Sequence[str]) -> int:
     sweeper.register()
     look_also_in(arguments)
     _raised.clear()
+    if _processes() > 1 and _is_sweep(arguments):
+        raise ConfigError("torchrun's processes train one run together: start a sweep (-m) without torchrun")
     overrides = [text for text in arguments if "=" in text and not text.startswith("-")]
     if {"-c", "--cfg"} & {text.partition("=")[0] for text in arguments}:
         compose(overrides)

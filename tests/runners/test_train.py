@@ -10,7 +10,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from runners import train
+from runners import distributed, train
 from runners.config import compose, resolve
 from runners.errors import ConfigError, RunsFailed
 from runners.launcher import Outcome
@@ -109,6 +109,33 @@ def test_runs_that_failed_are_told_by_the_exit_code(
     with pytest.raises(RunsFailed) as caught:
         train.main(SMALL)
     assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("size", ["1", "2"])
+def test_the_processes_of_torchrun_train_one_run_together(
+    trained: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    together: list[dict[str, Any]] = []
+
+    def note(config: dict[str, Any]) -> int:
+        together.append(config)
+        return 3
+
+    monkeypatch.setattr(distributed, "train", note)
+    monkeypatch.setenv("WORLD_SIZE", size)
+    assert train.main([*SMALL, "seed=1"]) == 0
+    monkeypatch.setenv("RANK", "0")
+    if size == "1":
+        train.main([*SMALL, "seed=3"])
+        assert ([config["seed"] for config in trained], together) == ([1, 3], [])
+        return
+    with pytest.raises(RunsFailed) as caught:
+        train.main([*SMALL, "seed=3"])
+    assert caught.value.exit_code == 3
+    assert together == [resolve(compose([*SMALL, "seed=3"]))]
+    for flag in ("-m", "--multirun", "--multi"):
+        with pytest.raises(ConfigError, match="torchrun's processes train one run together: start a sweep"):
+            train.main([flag, *SMALL, "seed=0,1"])
 
 
 def test_the_process_is_left_as_it_was(trained: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:

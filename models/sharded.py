@@ -1,0 +1,101 @@
+"""Several processes compute one batch: each takes a share of the slots, and what it finds is added up over all.
+
+Every process of a torch.distributed group (gloo on CPUs, nccl on GPUs) makes the same calls with the same arguments;
+the inner engine, whichever it is, sees this process's share of the slots, and the sums come back to all. So every
+process makes the same step, and the algorithm's code does not know that there are others.
+
+The same mathematics as Opacus' DPDDP (DifferentiallyPrivateDistributedDataParallel with DistributedDPOptimizer). There,
+each process clips its own samples and sums them, process 0 adds the noise to its part, and the parts are summed and
+divided by the expected batch. Here the parts are summed first, and the noise comes after (runners/distributed.py sees
+to it that it is drawn once). Clipping looks at one sample at a time and sums commute, so both are (sum over all samples
+of weight x gradient + noise) / batch. What differs is who samples: with DPDDP each process, from a part of the data of
+its own; here all draw the same batch, by the one law that is accounted for, and then divide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from models.engine import Engine, Weigh, WeightedSum
+
+
+class Parted(RuntimeError):
+    """Another process of the group has ended, or did not answer in time."""
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Around what needs all processes: torch says in many ways that one is missing."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise Parted("another process of this run has ended or did not answer") from error
+
+
+class ShardedEngine:
+    """Any engine, with the slots of a batch divided among the processes of a group.
+
+    Args:
+        engine: computes this process's share.
+        group: the processes; None takes all.
+    """
+
+    def __init__(self, engine: Engine, group: dist.ProcessGroup | None = None) -> None:
+        self._engine = engine
+        self._group = group
+        self._rank, self._size = dist.get_rank(group), dist.get_world_size(group)
+        self.num_parameters = engine.num_parameters
+
+    def initial(self, seed: int) -> Tensor:
+        """Those of the group's first process, so that all begin from the same bits."""
+        params = self._engine.initial(seed)
+        with together():
+            dist.broadcast(params, group=self._group, group_src=0)
+        return params
+
+    def weighted_sum(
+        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
+    ) -> WeightedSum:
+        """Equal on every process; `weigh` is called for the windows of this process's share, in the batch's slots."""
+        runs, slots = labels.shape
+        mine = self._share(slots)
+
+        def weigh_mine(losses: Tensor, norms: Tensor, of: slice, window: slice) -> Tensor:
+            first, last, _ = window.indices(mine.stop - mine.start)
+            return weigh(losses, norms, of, slice(mine.start + first, mine.start + last))
+
+        used = None
+        if counts is not None:
+            used = [min(max(count, mine.start), mine.stop) - mine.start for count in counts]
+        part = self._engine.weighted_sum(params, inputs[:, mine], labels[:, mine], weigh_mine, used)
+        samples = part.losses.new_zeros(3, runs, slots)
+        samples[:, :, mine] = torch.stack([part.losses, part.norms, part.weights])
+        self._add_up(samples)
+        for run in part.total:  # one by one: a run's row is contiguous, the rows together are not
+            self._add_up(run)
+        losses, norms, weights = samples.unbind()
+        return WeightedSum(losses, norms, weights, part.total)
+
+    def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        mine = self._share(len(labels))
+        losses, correct = self._engine.evaluate(params, inputs[mine], labels[mine])
+        samples = losses.new_zeros(2, len(labels))
+        samples[0, mine], samples[1, mine] = losses, correct.to(losses.dtype)
+        self._add_up(samples)
+        return samples[0], samples[1] > 0
+
+    def _share(self, count: int) -> slice:
+        """This process's part of so many slots; the parts differ by one at most, and some may be empty."""
+        return slice(count * self._rank // self._size, count * (self._rank + 1) // self._size)
+
+    def _add_up(self, values: Tensor) -> None:
+        """Sum over the processes, in place; where only one has something, that is copied as it is."""
+        with together():
+            dist.all_reduce(values, group=self._group)
