@@ -100,20 +100,16 @@ class FleetBlock:
         counts = np.array([[len(rows) for rows in of_run] for of_run in drawn]).T  # [step, run]
         self._counts: list[list[int]] = counts.tolist()
         used = np.arange(counts.max()) < counts[:, :, None]
-        positions = np.zeros(used.shape, dtype=np.int64)
-        for run, of_run in enumerate(drawn):
-            together = np.concatenate(of_run)
-            if len(together) == used[:, run].size:
-                positions[:, run] = together.reshape(steps, -1)
-            else:
-                positions[:, run][used[:, run]] = together
-        where = torch.from_numpy(positions).to(like.device)
         looked_up = []
-        for run, (member, (_, release)) in enumerate(zip(members, self._made_of, strict=True)):
-            bounds = torch.tensor(release.bounds, dtype=like.dtype, device=like.device) * NORM_MARGIN
-            flat, data = where[:, run].flatten(), member.data
-            groups = data.groups.index_select(0, flat)
-            looked_up.append((data.rows.index_select(0, flat), data.labels.index_select(0, flat), bounds[groups]))
+        for run, (member, of_run) in enumerate(zip(members, drawn, strict=True)):
+            positions = np.concatenate(of_run)
+            if len(positions) < used[:, run].size:
+                positions, filled = np.zeros(used[:, run].shape, dtype=np.int64), positions
+                positions[used[:, run]] = filled
+            where, data = torch.from_numpy(positions.reshape(-1)).to(like.device), member.data
+            bounds = torch.tensor(self._made_of[run][1].bounds, dtype=like.dtype, device=like.device) * NORM_MARGIN
+            rows, labels, groups = (each.index_select(0, where) for each in (data.rows, data.labels, data.groups))
+            looked_up.append((rows, labels, bounds.index_select(0, groups)))
         self._rows, self._labels, self._bounds = (
             torch.stack([values.view(steps, -1) for values in of_kind], 1).unbind(0)
             for of_kind in zip(*looked_up, strict=True)

@@ -25,6 +25,7 @@ from models.stacked import chain_of
 
 TILE_ROWS = 128
 LARGEST_LAYER = 1 << 12  # a loop over the runs computes layers of more weights faster (rawls bench)
+FEW_OUTPUTS = 2  # so few are computed faster one by one, by products of matrix and vector
 
 Array = np.ndarray
 
@@ -121,7 +122,7 @@ class TiledEngine(FusedEngine):
         factors = (np.pad(factors, ((0, 0), (0, filling))) if filling else factors).reshape(runs, -1, 1, TILE_ROWS)
         for (entered, gradient), (weight, bias) in zip(tape, sums, strict=True):
             weighted = gradient * factors
-            _add_in_order(weight, np.matmul(weighted, entered))
+            _add_in_order(weight, _weight_gradients(weighted, entered))
             if bias is not None:
                 _add_in_order(bias, weighted.sum(3))
         return shown_losses, shown_norms, weights
@@ -144,7 +145,7 @@ class TiledEngine(FusedEngine):
             if layer.before is not None:
                 x = ACTIVATIONS[layer.before][0](np.ascontiguousarray(x.swapaxes(2, 3)))
             entered.append(x)
-            x = np.matmul(weight[:, None], x.swapaxes(2, 3))
+            x = _outputs(weight, x)
             if bias is not None:
                 x += bias[:, None, :, None]
         losses, gradient = _cross_entropy(x, labels)
@@ -191,6 +192,20 @@ def _cross_entropy(logits: Array, labels: Array) -> tuple[Array, Array]:
 def _of_class_0(runs: int, tiles: int, classes: int) -> Array:
     """Where in a flat [run, tile, class, row] the first class of each sample [run, tile, row] lies."""
     return np.arange(runs * tiles * classes * TILE_ROWS).reshape(runs, tiles, classes, TILE_ROWS)[:, :, 0]
+
+
+def _outputs(weight: Array, x: Array) -> Array:
+    """[run, tile, out, row] of weight [run, out, in] and what goes in, [run, tile, row, in]."""
+    if weight.shape[1] <= FEW_OUTPUTS:
+        return np.matvec(x[:, :, None], weight[:, None])
+    return np.matmul(weight[:, None], x.swapaxes(2, 3))
+
+
+def _weight_gradients(gradient: Array, x: Array) -> Array:
+    """[run, tile, out, in] of the gradient [run, tile, out, row] and what went in, [run, tile, row, in]."""
+    if gradient.shape[2] <= FEW_OUTPUTS:
+        return np.vecmat(gradient, x[:, :, None])
+    return np.matmul(gradient, x)
 
 
 def _add_in_order(out: Array, parts: Array) -> None:

@@ -13,6 +13,7 @@ CPU = torch.device("cpu")
 IMAGE, CLASSES = (3, 5), 3
 CHAINS: dict[str, Callable[[], nn.Module]] = {
     "logistic": lambda: nn.Sequential(nn.Flatten(), nn.Linear(15, CLASSES)),
+    "two classes": lambda: nn.Sequential(nn.Flatten(), nn.Linear(15, 2)),
     "without bias": lambda: nn.Sequential(nn.Flatten(), nn.Linear(15, CLASSES, bias=False)),
     "relu": lambda: nn.Sequential(nn.Flatten(), nn.Linear(15, 7, bias=False), nn.ReLU(), nn.Linear(7, CLASSES)),
     "tanh": lambda: nn.Sequential(
@@ -28,7 +29,7 @@ def case(name: str, runs: int, slots: int, dtype: torch.dtype = torch.float64) -
     count = sum(parameter.numel() for parameter in CHAINS[name]().parameters())
     params = 0.3 * torch.randn(runs, count, generator=generator)
     inputs = torch.randn(runs, slots, *IMAGE, generator=generator)
-    labels = torch.randint(CLASSES, (runs, slots), generator=generator)
+    labels = torch.randint(2 if name == "two classes" else CLASSES, (runs, slots), generator=generator)
     return params.to(dtype), inputs.to(dtype), labels
 
 

@@ -1,4 +1,4 @@
-"""What `rawls bench` measures, in a process that is prepared already: one workload under one method."""
+"""What `rawls bench` measures, in a process that is prepared already: steps of one workload under one method."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -22,7 +23,8 @@ from algorithms.base import Task
 from algorithms.optimizer import Sgd
 from algorithms.private_step import BLOCK_STEPS, Batch, Member, PrivateStep, TrainingRows
 from datasets.base import InMemory
-from models.fused import FusedEngine
+from models.choose import fused_engine
+from models.cifar_cnn import CifarCnn
 from models.layers import MaxPool2, Tanh
 from models.logistic import Logistic
 from models.mnist_cnn import MnistCnn
@@ -58,38 +60,52 @@ MODELS: dict[str, tuple[BuildModel, tuple[int, ...], int]] = {
     "mlp": (TabularMlp().build, (60,), 2),
     "mnist_cnn_pooled": (pooled_mnist_cnn, (1, 28, 28), 10),
     "mnist_cnn": (MnistCnn().build, (1, 28, 28), 10),
+    "cifar_cnn": (CifarCnn().build, (3, 32, 32), 10),
 }
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A workload's model and its made-up data."""
+
+    build: Callable[[], nn.Module]
+    data: InMemory
+    labels: Tensor
+
+    @classmethod
+    def of(cls, name: str) -> Problem:
+        """Images are bytes, as ours lie in memory; other inputs are normal."""
+        build_model, shape, num_classes = MODELS[name]
+        torch.manual_seed(0)
+        rows = sum(GROUP_SIZES)
+        images = len(shape) > 1
+        inputs = torch.randint(256, (rows, *shape), dtype=torch.uint8) if images else torch.randn(rows, *shape)
+        return cls(lambda: build_model(shape, num_classes), InMemory(inputs), torch.randint(num_classes, (rows,)))
 
 
 def measure(name: str, method: str, steps: int) -> dict[str, float]:
     """Milliseconds per step and extra memory; for rawls also the milliseconds that drawing a step's rows takes."""
-    build_model, shape, num_classes = MODELS[name]
-    torch.manual_seed(0)
-    rows = sum(GROUP_SIZES)
-    images = len(shape) > 1
-    inputs = torch.randint(256, (rows, *shape), dtype=torch.uint8) if images else torch.randn(rows, *shape)
-    data = InMemory(inputs)
-    labels = torch.randint(num_classes, (rows,))
-
-    def build() -> nn.Module:
-        return build_model(shape, num_classes)
-
-    if method in ("rawls", "whole"):
-        step = _private(build, data, labels, draw=method == "whole")
-    else:
-        step = METHODS[method](build(), data.gather(torch.arange(BATCH)), labels[:BATCH])
+    step = step_of(name, method)
     before = _memory()
     for _ in range(WARM_UP_STEPS):
         step()
     result = {"ms_per_step": _milliseconds(step, steps)}
     result["extra_mb"] = (_memory() - before) / 2**20
-    if method == "whole":
+    if method == "rawls":
         population = Population(GROUP_SIZES)
         equal = tuple(BATCH // len(GROUP_SIZES) for _ in GROUP_SIZES)
         rates = tuple(batch / size for batch, size in zip(equal, GROUP_SIZES, strict=True))
         result["stratified_ms"] = _drawing(StratifiedWithoutReplacement(population, equal))
         result["poisson_ms"] = _drawing(GroupPoisson(population, rates))
     return result
+
+
+def step_of(name: str, method: str, runs: int = 1) -> Step:
+    """What one step of a method is on a workload: 'rawls' for a fleet of runs; the others train one."""
+    problem = Problem.of(name)
+    if method in ("rawls", "same batch"):
+        return private(problem, draw=method == "rawls", runs=runs)
+    return METHODS[method](problem.build(), problem.data.gather(torch.arange(BATCH)), problem.labels[:BATCH])
 
 
 class OneBatch(PrivateStep):
@@ -103,26 +119,35 @@ class OneBatch(PrivateStep):
         return self.batch
 
 
-def _private(build: Callable[[], nn.Module], data: InMemory, labels: Tensor, *, draw: bool) -> Step:
-    """A private step of ASC: a stratified batch, a norm bound per group, ledger, noise and SGD."""
+def private(problem: Problem, *, draw: bool, runs: int = 1) -> Step:
+    """Private steps of ASC for a fleet: a stratified batch, a norm bound per group, ledger, noise and SGD."""
     method, population = Asc(), Population(GROUP_SIZES)
     # No reweighting falls into the measurement: it is made once an epoch, not in every step.
     task = Task(population=population, batch_size=BATCH, steps=10_000, steps_per_epoch=10_001)
     plan = method.plan(task, _budget(method))
-    streams = Streams("bench")
-    engine = FusedEngine(build, device=CPU)
-    groups = torch.repeat_interleave(torch.arange(len(GROUP_SIZES)), torch.tensor(GROUP_SIZES))
-    member = Member(
-        method=method,
-        optimizer=Sgd(lr=0.1),
-        task=task,
-        plan=plan,
-        streams=streams,
-        ledger=Ledger(streams, len(GROUP_SIZES)),
-        data=TrainingRows(rows=torch.arange(len(labels)), labels=labels, groups=groups, gather=data.gather),
-        state=method.start(task, plan),
+    engine = fused_engine(problem.build, device=CPU)
+    rows = TrainingRows(
+        rows=torch.arange(len(problem.labels)),
+        labels=problem.labels,
+        groups=torch.repeat_interleave(torch.arange(len(GROUP_SIZES)), torch.tensor(GROUP_SIZES)),
+        gather=problem.data.gather,
     )
-    stepper = (PrivateStep if draw else OneBatch)(engine, [member], engine.initial(0).unsqueeze(0))
+
+    def member(run: int) -> Member:
+        streams = Streams(f"bench {run}")
+        return Member(
+            method=method,
+            optimizer=Sgd(lr=0.1),
+            task=task,
+            plan=plan,
+            streams=streams,
+            ledger=Ledger(streams, len(GROUP_SIZES)),
+            data=rows,
+            state=method.start(task, plan),
+        )
+
+    params = torch.stack([engine.initial(run) for run in range(runs)])
+    stepper = (PrivateStep if draw else OneBatch)(engine, [member(run) for run in range(runs)], params)
     numbers = count()
     return lambda: stepper.step(next(numbers))
 
@@ -179,7 +204,30 @@ def _ghost(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
     return step
 
 
-METHODS = {"plain": _plain, "hooks": _hooks, "ghost": _ghost}
+def _vmap(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
+    """The textbook's per-sample gradients: torch.func's vmap of grad, then clipping, noise and SGD."""
+    from torch.func import functional_call, grad, vmap
+
+    params = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
+
+    def loss(params: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
+        logits = functional_call(module, params, (image.unsqueeze(0),))
+        return nn.functional.cross_entropy(logits, label.unsqueeze(0))
+
+    gradients_of = vmap(grad(loss), in_dims=(None, 0, 0))
+
+    def step() -> None:
+        gradients = gradients_of(params, inputs, labels)
+        squares = torch.stack([values.flatten(1).square().sum(1) for values in gradients.values()]).sum(0)
+        weights = (1.0 / squares.sqrt()).clamp(max=1.0)
+        for name, values in gradients.items():
+            total = torch.tensordot(weights, values, 1)
+            params[name].sub_(total.add_(torch.randn_like(total)), alpha=0.1 / BATCH)
+
+    return step
+
+
+METHODS = {"plain": _plain, "hooks": _hooks, "ghost": _ghost, "vmap": _vmap}
 
 
 def _contiguous(module: nn.Module) -> nn.Module:

@@ -1,0 +1,75 @@
+"""The command: measures what is asked for, prints each table and writes it under results.root/bench.
+
+    step    speed and memory of one run's private step (bench/step.py)
+    sweep   ten runs at once, in every arrangement worth trying (bench/sweep.py)
+    store   ten thousand finished runs, listed and loaded (bench/store.py)
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runners import environment, process
+from runners.bench import step, store, sweep
+from runners.errors import ConfigError, nearest
+
+KINDS = {"step": step.measured, "sweep": sweep.measured, "store": store.measured}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print, write."""
+    given = _parser().parse_intermixed_args(arguments)
+    for key in ("rounds", "steps", "runs"):
+        if (value := getattr(given, key)) is not None and value < 1:
+            raise ConfigError(f"--{key}={value} must be at least 1")
+    root = _results_root([text for text in given.what if "=" in text])
+    kinds = [text for text in given.what if "=" not in text] or list(KINDS)
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ConfigError(f"rawls bench does not know '{kind}': {nearest(kind, KINDS)}")
+    given.workloads = given.workloads.split(",") if given.workloads else None
+    for name in given.workloads or ():
+        known = step.WORKLOADS | sweep.WORKLOADS
+        if name not in known:
+            raise ConfigError(f"unknown workload '{name}': {nearest(name, known)}")
+    machine = _machine()
+    written: list[Path] = []
+    for kind in kinds:
+        table = KINDS[kind](given)
+        print(table.markdown(machine), flush=True)
+        written += table.write(root / "bench", machine)
+    print("Written:", *(f"  {path}" for path in written), sep="\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rawls bench",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"How fast we are, beside others. Let the machine rest meanwhile.\n\n{__doc__}",
+    )
+    parser.add_argument(
+        "what", nargs="*", metavar="step|sweep|store|results.root=FOLDER", help="default: all three, to ./results"
+    )
+    parser.add_argument("--workloads", help=f"of step and sweep, comma-separated: {','.join(sweep.WORKLOADS)}, …")
+    parser.add_argument("--rounds", type=int, default=5, help="how often everything is measured; default: 5")
+    parser.add_argument("--steps", type=int, help="steps timed in a process; default: the workload's own")
+    parser.add_argument("--runs", type=int, default=10_000, help="of store: how many runs; default: 10000")
+    return parser
+
+
+def _results_root(overrides: Sequence[str]) -> Path:
+    root = "results"
+    for text in overrides:
+        key, _, value = text.partition("=")
+        if key != "results.root" or not value:
+            raise ConfigError(f"rawls bench does not know '{text}': only results.root=FOLDER can be set")
+        root = value
+    return Path(root)
+
+
+def _machine() -> dict[str, Any]:
+    described = environment.describe("cpu")
+    kept = {key: described[key] for key in ("git_sha", "git_dirty", "versions", "system", "cpu", "cpu_capability")}
+    return kept | {"cores": process.num_cores()}

@@ -1,0 +1,195 @@
+"""`rawls bench store`: how long a store of many finished runs takes to list, to filter and to load into pandas.
+
+Each figure is taken in a fresh process, imports not counted, on a store made for the purpose. Cold means without the
+files that analysis derives from the runs (the operating system may still have the runs' own in memory), warm with them.
+"""
+
+import json
+import random
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from runners.bench.table import Row, Table, judged
+from runners.store import Store
+
+NUM_GROUPS = 10
+_TEMPLATES = 16  # different histories: what is in them costs the same in every run
+ROWS = 100  # of a history
+
+# What is measured, as Python: `prepare`, then `measure`, whose seconds count.
+_STORE = "from runners.store import Store; store = Store(root); some = [f'{n:016x}' for n in range(0, runs + 1000)]"
+_LOAD = "from analysis.load import load"
+MEASUREMENTS = {
+    "list finished runs": (_STORE, "store.done()"),
+    "state of a sweep, run by run": (_STORE, "[store.state(run_id) for run_id in some]"),
+    "state of a sweep, at once": (_STORE, "store.states(some)"),
+    "compare their configurations": (
+        f"{_STORE}; import yaml; config = yaml.safe_load(Path(root, 'runs', some[0], 'config.yaml').read_text())",
+        "[store.check_config(run_id, config | {'seed': int(run_id, 16)}) for run_id in some]",
+    ),
+    "check before a launch": (_STORE, "store.check()"),
+    "load summaries, cold": (f"{_LOAD}; forget()", "load(root, history=False)"),
+    "load summaries, warm": (_LOAD, "load(root, history=False)"),
+    "load histories too, cold": (f"{_LOAD}; forget()", "load(root)"),
+    "load histories too, warm": (_LOAD, "load(root)"),
+    "load and filter: asc's best run": (
+        _LOAD,
+        "runs = load(root, history=False).runs; runs[runs['algorithm'] == 'asc'].sort_values('valid_wga').tail(1)",
+    ),
+    "load the histories of 100 runs": (_LOAD, "load(root, [f'{n:016x}' for n in range(100)])"),
+}
+GOAL_SECONDS = 2.0
+WITH_GOAL = (
+    "list finished runs",
+    "load and filter: asc's best run",
+    "load summaries, cold",
+    "load histories too, warm",
+)
+_SCRIPT = """
+import shutil, sys, time
+from pathlib import Path
+root, runs = Path(sys.argv[1]), int(sys.argv[2])
+def forget():
+    shutil.rmtree(root / "cache", ignore_errors=True)
+{prepare}
+began = time.perf_counter()
+{measure}
+print(time.perf_counter() - began)
+"""
+
+
+def measured(options: Namespace) -> Table:
+    """Make a store in a temporary folder, and measure."""
+    with TemporaryDirectory(prefix="rawls-bench-") as folder:
+        print(f"making {options.runs} runs", file=sys.stderr)
+        make(Path(folder), runs=options.runs, rows=ROWS)
+        raw = {name: _seconds(Path(folder), options.runs, *texts) for name, texts in MEASUREMENTS.items()}
+    rows: list[Row] = [{"what": name, "seconds": seconds} for name, seconds in raw.items()]
+    return Table(
+        name="store",
+        title=f"A store of {options.runs} finished runs, {ROWS} rows of {NUM_GROUPS} groups each",
+        about="Seconds on the clock, a fresh process each, imports not counted. Cold: without the files that analysis "
+        "derives from the runs; warm: with them.",
+        columns={"what": "what", "seconds": "seconds"},
+        digits={"seconds": 2},
+        rows=rows,
+        verdicts=[
+            judged(name, {f"{raw[name]:.2f} s (goal {GOAL_SECONDS:g})": raw[name] < GOAL_SECONDS}) for name in WITH_GOAL
+        ],
+        raw=raw,
+    )
+
+
+def make(root: Path, *, runs: int, rows: int) -> None:
+    """A store of finished runs as training leaves them; the ledgers are left out, for nobody reads them."""
+    chance = random.Random(0)
+    histories = ["".join(json.dumps(_row(chance, step)) + "\n" for step in range(rows)) for _ in range(_TEMPLATES)]
+    store = Store(root)
+    store.check()
+    for number in range(runs):
+        folder = root / "runs" / f"{number:016x}"
+        folder.mkdir()
+        config = {**_CONFIG, "seed": number}
+        files = {
+            "config.yaml": Store.config_text(config),
+            "summary.json": json.dumps(_summary(chance, number), indent=2).encode(),
+            "environment.json": _ENVIRONMENT,
+            "history.jsonl": histories[number % _TEMPLATES].encode(),
+        }
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+
+
+def _seconds(root: Path, runs: int, prepare: str, measure: str) -> float:
+    script = _SCRIPT.format(prepare=prepare, measure=measure)
+    command = [sys.executable, "-c", script, str(root), str(runs)]
+    house = Path(__file__).resolve().parents[2]
+    return float(subprocess.run(command, cwd=house, text=True, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def _scores(chance: random.Random) -> dict[str, Any]:
+    accuracy = [chance.random() for _ in range(NUM_GROUPS)]
+    return {
+        "wga": min(accuracy),
+        "avg": sum(accuracy) / NUM_GROUPS,
+        "accuracy": accuracy,
+        "loss": [chance.random() for _ in range(NUM_GROUPS)],
+        "count": [chance.randrange(1000) for _ in range(NUM_GROUPS)],
+    }
+
+
+def _row(chance: random.Random, step: int) -> dict[str, Any]:
+    weights = [chance.random() for _ in range(NUM_GROUPS)]
+    return {"step": step, "epoch": step / 7, "split": "valid", **_scores(chance), "group_weights": weights}
+
+
+def _summary(chance: random.Random, number: int) -> dict[str, Any]:
+    return {
+        "run_id": f"{number:016x}",
+        "dataset": "unbalanced_mnist",
+        "model": "mnist_cnn",
+        "algorithm": ("asc", "dpsgd", "azb")[number % 3],
+        "scale": "paper",
+        "seed": number,
+        "provenance": "real",
+        "data_sources": {"train-images": "0" * 64, "train-labels": "1" * 64},
+        "steps": 11580,
+        "batch_size": 256,
+        "seconds": chance.random(),
+        "group_names": [str(group) for group in range(NUM_GROUPS)],
+        "group_sizes": [chance.randrange(6000) for _ in range(NUM_GROUPS)],
+        "minority_groups": [8],
+        "plan": {
+            **_PLAN,
+            "noise_multiplier": chance.random(),
+            "epsilon_per_group": [chance.random() for _ in range(NUM_GROUPS)],
+        },
+        "valid": _scores(chance),
+        "test": _scores(chance),
+        "ledger_epsilon": 0.99,
+        "ledger_epsilon_per_group": [chance.random() for _ in range(NUM_GROUPS)],
+    }
+
+
+_PLAN = {
+    "target_epsilon": 1.0,
+    "epsilon": 0.9915,
+    "delta": 1.02e-5,
+    "order": 18.0,
+    "accountant": "rdp",
+    "neighbouring": "replace_one",
+    "unit": "sample",
+    "search": "tight",
+    "assumptions": ["group sizes and labels are public", "hyper-parameters were chosen without accounting"],
+}
+_CONFIG = {
+    "dataset": {"_target_": "datasets.unbalanced_mnist.UnbalancedMnist", "provenance": "real", "max_examples": None},
+    "model": {"_target_": "models.mnist_cnn.MnistCnn"},
+    "algorithm": {"_target_": "algorithms.asc.Asc", "clip_norm": 1.0, "rate": 0.15, "weights": "continuous"},
+    "privacy": {"epsilon": 1.0, "delta": None, "accountant": "rdp", "search": "tight", "secure": False},
+    "optimizer": {"lr": 0.5, "momentum": 0.5, "weight_decay": 0.0},
+    "schedule": {"batch_size": 256, "epochs": 60, "max_steps": None, "evaluations": 100, "plan_only": False},
+    "scale": {"name": "paper", "seeds": 5},
+    "results": {"root": "results"},
+}
+_ENVIRONMENT = json.dumps(
+    {
+        "finished": "2025-01-01T00:00:00+00:00",
+        "git_sha": "0" * 40,
+        "git_dirty": False,
+        "versions": {"python": "3.11.7", "torch": "2.13.0", "numpy": "2.4.0", "pandas": "3.1.1", "opacus": "1.6.0"},
+        "system": "Linux",
+        "machine": "x86_64",
+        "cpu": "a processor",
+        "cpu_capability": "AVX512",
+        "device": "cpu",
+        "device_name": "a processor",
+        "cuda": None,
+        "num_threads": 1,
+    },
+    indent=2,
+).encode()
