@@ -1,6 +1,8 @@
-"""kill -9 in the middle of `rawls reproduce`, then the same command: the same table, and no finished run trained again.
+"""kill -9 in the middle, then the same command: the same numbers, and no finished run trained again.
 
-Seed 0, three kills at moments drawn between the start-up and the end of an undisturbed sweep.
+Of `rawls reproduce`, seed 0, three times, at moments drawn between the start-up and the end of an undisturbed sweep.
+Of a sweep that saves at every step, seed 0, twenty times, soon after training has begun: the whole of it, or first one
+worker.
 """
 
 from __future__ import annotations
@@ -12,18 +14,24 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+from tests.runners.saving_sweep import RUNS
 from tests.tree import ROOT
 
 COMMAND = ["reproduce", "asc/table1", "dataset=digits", "algorithm=asc,dpsgd", "scale=smoke", "privacy=eps8"]
 KILLS = 3
+MANY_KILLS = 20
 
 
 def start(root: Path) -> subprocess.Popen[bytes]:
-    """The command in a session of its own, so that a kill reaches its workers as a reboot would."""
-    command = [sys.executable, "-m", "runners.cli", *COMMAND, "tracking=off", f"results.root={root}"]
-    quiet = subprocess.DEVNULL
+    return in_a_session("runners.cli", *COMMAND, "tracking=off", f"results.root={root}")
+
+
+def in_a_session(module: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """A command in a session of its own, so that a kill reaches its workers as a reboot would."""
+    command, quiet = [sys.executable, "-m", module, *arguments], subprocess.DEVNULL
     return subprocess.Popen(command, cwd=ROOT, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
@@ -65,3 +73,57 @@ def test_a_killed_sweep_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     assert start(tmp_path / "killed").wait(300) == 0
     assert done.items() <= finished(tmp_path / "killed").items()
     assert numbers(tmp_path / "undisturbed") == numbers(tmp_path / "killed")
+
+
+def saved(root: Path) -> dict[str, int]:
+    """When each run that is not finished was saved last."""
+    found = {}
+    for path in (root / "runs").glob("*.running/checkpoint.pt"):
+        with suppress(FileNotFoundError):  # it may be finished by now
+            found[path.parent.name] = path.stat().st_mtime_ns
+    return found
+
+
+def workers_of(sweep: subprocess.Popen[bytes]) -> list[int]:
+    """The processes in the sweep's session that train."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            pid = int(entry.name)
+            if os.getsid(pid) == sweep.pid and b"spawn_main" in (entry / "cmdline").read_bytes():
+                found.append(pid)
+    return sorted(found)
+
+
+def test_a_sweep_killed_twenty_times_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
+    module, undisturbed, killed = "tests.runners.saving_sweep", tmp_path / "undisturbed", tmp_path / "killed"
+    assert in_a_session(module, str(undisturbed)).wait(300) == 0
+    chance, done = random.Random(0), dict[str, int]()
+    struck: list[str] = []
+    while struck.count("all") < MANY_KILLS:
+        before = saved(killed)
+        sweep = in_a_session(module, str(killed))
+        began = time.monotonic()
+        while saved(killed) == before and sweep.poll() is None:
+            assert time.monotonic() - began < 300, "nothing was trained"
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.15))
+        victims = workers_of(sweep)
+        if chance.random() < 0.3 and victims:  # the launcher lives on, and gives the worker's runs to another
+            os.kill(chance.choice(victims), signal.SIGKILL)
+            struck.append("worker")
+            time.sleep(chance.uniform(0, 0.5))
+        assert sweep.poll() is None, f"the sweep was over after {len(struck)} kills: give it more steps"
+        os.killpg(sweep.pid, signal.SIGKILL)
+        sweep.wait()
+        struck.append("all")
+        now = finished(killed)
+        assert done.items() <= now.items(), "a finished run was trained again"
+        done = now
+    assert {"worker", "all"} <= set(struck)
+    assert in_a_session(module, str(killed)).wait(300) == 0
+    assert done.items() <= finished(killed).items()
+    assert numbers(killed) == numbers(undisturbed)
+    assert len(finished(killed)) == RUNS
+    left = [path.name for path in (killed / "runs").iterdir() if not path.is_dir()]
+    assert left == [] and list((killed / "workers").iterdir()) == []

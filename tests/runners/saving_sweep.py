@@ -1,0 +1,35 @@
+"""`python -m tests.runners.saving_sweep ROOT`: a sweep of real runs in two workers that save at every step."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from runners import fleet
+from runners.config import composer
+from runners.launcher import launch
+from runners.local_launcher import planned
+from runners.store import RunFolder, Store
+from runners.worker import Report
+
+TASK = "tests.runners.saving_sweep:train_fleet"
+OVERRIDES = ("dataset=digits", "privacy=eps8", "scale=smoke", "schedule.max_steps=300", "schedule.evaluations=10")
+RUNS = 6
+
+
+def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report: Report) -> None:
+    fleet.SECONDS_BETWEEN_CHECKPOINTS, fleet.SAVING_SHARE = 0.0, 1.0
+    fleet.train_fleet(configs, folders, report)
+
+
+def main(root: Path) -> int:
+    compose = composer(())
+    configs = [
+        compose([*OVERRIDES, f"algorithm={algorithm}", f"seed={seed}", "tracking=off", f"results.root={root}"])
+        for algorithm in ("asc", "dpsgd", "azb_prop")
+        for seed in range(RUNS // 3)
+    ]
+    return launch([planned(config) for config in configs], store=Store(root), workers=2, task=TASK).exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
