@@ -29,6 +29,7 @@ from models.layers import MaxPool2, Tanh
 from models.logistic import Logistic
 from models.mnist_cnn import MnistCnn
 from models.tabular_mlp import TabularMlp
+from runners.bench.jax_step import jax_step
 
 GROUP_SIZES = (12_000, 5_000, 2_000, 1_000)
 BATCH = 256
@@ -208,6 +209,7 @@ def _vmap(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
     """The textbook's per-sample gradients: torch.func's vmap of grad, then clipping, noise and SGD."""
     from torch.func import functional_call, grad, vmap
 
+    module = _without_layouts(module)
     params = {name: parameter.detach().clone() for name, parameter in module.named_parameters()}
 
     def loss(params: dict[str, Tensor], image: Tensor, label: Tensor) -> Tensor:
@@ -227,7 +229,7 @@ def _vmap(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
     return step
 
 
-METHODS = {"plain": _plain, "hooks": _hooks, "ghost": _ghost, "vmap": _vmap}
+METHODS = {"plain": _plain, "hooks": _hooks, "ghost": _ghost, "vmap": _vmap, "jax": jax_step}
 
 
 def _contiguous(module: nn.Module) -> nn.Module:
@@ -235,6 +237,16 @@ def _contiguous(module: nn.Module) -> nn.Module:
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             layer.register_forward_pre_hook(lambda _layer, inputs: tuple(x.contiguous() for x in inputs))
+    return module
+
+
+def _without_layouts(module: nn.Module) -> nn.Module:
+    """The module with torch's own pooling: vmap knows no channels-last layout."""
+    for name, child in module.named_children():
+        if isinstance(child, MaxPool2):
+            setattr(module, name, nn.MaxPool2d(2))
+        else:
+            _without_layouts(child)
     return module
 
 

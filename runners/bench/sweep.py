@@ -9,7 +9,9 @@ clock's, for processes side by side get in each other's way: let the machine res
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
+import os
 import sys
 import time
 from argparse import Namespace
@@ -22,7 +24,7 @@ from runners import process
 from runners.bench.table import Row, Table, judged, number
 
 RUNS = 10
-WARM_UP_STEPS = 3
+WARM_UP_STEPS = 2
 START_SECONDS = 120.0  # a process that has not said by then that it is ready never will
 
 
@@ -38,12 +40,12 @@ class Workload:
 
 WORKLOADS = {
     "logistic": Workload(
-        title="logistic regression, 104 features", steps=2000, over_one_opacus=20, over_opacus_processes=10
+        title="logistic regression, 104 features", steps=1000, over_one_opacus=20, over_opacus_processes=10
     ),
-    "mlp": Workload(title="MLP 60-256-256-2", steps=150, over_one_opacus=4, over_opacus_processes=3),
-    "mnist_cnn": Workload(title="mnist_cnn, 97,114 parameters", steps=12, over_one_opacus=4, over_opacus_processes=3.5),
+    "mlp": Workload(title="MLP 60-256-256-2", steps=60, over_one_opacus=4, over_opacus_processes=3),
+    "mnist_cnn": Workload(title="mnist_cnn, 97,114 parameters", steps=8, over_one_opacus=4, over_opacus_processes=3.5),
     "cifar_cnn": Workload(
-        title="cifar_cnn, 550,570 parameters", steps=3, over_one_opacus=2.2, over_opacus_processes=None
+        title="cifar_cnn, 550,570 parameters", steps=2, over_one_opacus=2.2, over_opacus_processes=None
     ),
 }
 OVER_PLAIN_GOAL = 1.3
@@ -86,6 +88,8 @@ def arrangements(cores: int) -> dict[str, Arrangement]:
         found[method] = Arrangement(title=f"{title}, one run after another", method=method, processes=1)
         found[f"{method} processes"] = Arrangement(title=f"{title}, {side_by_side}", method=method, processes=cores)
     found["vmap"] = Arrangement(title="torch.func, vmap of grad, one run after another", method="vmap", processes=1)
+    if importlib.util.find_spec("jax_privacy") is not None:
+        found["jax"] = Arrangement(title="jax-privacy, one run after another", method="jax", processes=1)
     return found
 
 
@@ -174,13 +178,16 @@ def _milliseconds(name: str, arrangement: Arrangement, steps: int) -> float:
         workers[-1].start()
         theirs.close()
         ends.append(ours)
-    for end in ends:
-        if not end.poll(START_SECONDS):
-            raise RuntimeError(f"bench: a process of '{arrangement.title}' did not start")
-        end.recv()
-    for end in ends:
-        end.send("go")
-    spans = [end.recv() for end in ends]
+    try:
+        for end in ends:
+            if not end.poll(START_SECONDS):
+                raise EOFError
+            end.recv()
+        for end in ends:
+            end.send("go")
+        spans = [end.recv() for end in ends]
+    except EOFError:
+        raise RuntimeError(f"bench: a process of '{arrangement.title}' ended before it was measured") from None
     for worker in workers:
         worker.join()
     seconds = max(last for _, last in spans) - min(first for first, _ in spans)
@@ -190,6 +197,8 @@ def _milliseconds(name: str, arrangement: Arrangement, steps: int) -> float:
 def _steps(connection: Connection, name: str, method: str, threads: int, runs: int, steps: int) -> None:
     """The life of a measured process: make ready, wait for the others, step, tell from when to when."""
     process.prepare(num_threads=threads)
+    if method == "jax":  # its own threads are counted by what the process may run on
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     from runners.bench.methods import step_of
 
     step = step_of(name, method, runs=runs)

@@ -6,8 +6,12 @@ from runners.bench import methods, step, sweep
 
 
 @pytest.mark.parametrize("method", ["rawls", "same batch", *methods.METHODS])
-def test_every_method_steps(method: str) -> None:
-    made = methods.step_of("logistic", method)
+@pytest.mark.parametrize("workload", ["logistic", "mnist_cnn_pooled"])
+def test_every_method_steps(method: str, workload: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if method == "jax":
+        pytest.importorskip("jax_privacy")
+    monkeypatch.setattr(methods, "BATCH", 8)
+    made = methods.step_of(workload, method)
     made()
     made()
 

@@ -35,3 +35,9 @@ def test_ratios_are_taken_within_a_round(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_every_core_is_used() -> None:
     assert sweep.arrangements(8)["rawls"].processes == 8
     assert sweep.RUNS // sweep.arrangements(2)["rawls"].processes == 5
+
+
+def test_a_process_that_dies_is_named() -> None:
+    arrangement = sweep.Arrangement(title="nothing, twice", method="no such method", processes=2)
+    with pytest.raises(RuntimeError, match="'nothing, twice' ended before"):
+        sweep._milliseconds("logistic", arrangement, 1)
