@@ -2,8 +2,8 @@
 
 Channels 32, 32, 64, 64, 128, 128, tanh after each convolution, then Linear to 128, tanh, Linear: 550,570 parameters for
 3x32x32 images and ten classes. A block's last tanh comes after its pooling instead of before: tanh is monotone, so the
-maximum of the tanh is the tanh of the maximum, at a quarter of the work. Deviation: tanh is computed as
-2 sigmoid(2x) - 1 on the CPU (models/layers.py), equal to 2e-7.
+maximum of the tanh is the tanh of the maximum, at a quarter of the work. Deviation: tanh is computed otherwise than
+torch's on the CPU (models/layers.py), equal to 2e-7.
 """
 
 from __future__ import annotations

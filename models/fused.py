@@ -34,10 +34,10 @@ AddWeighted = Callable[[Tensor, list[Tensor]], None]
 Rule = Callable[[Any, Tensor, Tensor], tuple[Tensor, AddWeighted]]
 """(layer, activation in, gradient out) -> (squared gradient norm per sample, how to add the weighted sum)."""
 
-CHUNK_BYTES = {
-    "cpu": 24 << 20,
-    "cuda": 1 << 30,
-}  # activations of a chunk: what caches like best (measured); a slice of a GPU
+# Activations of a chunk: what caches like best (measured); a slice of a GPU.
+CHUNK_BYTES = {"cpu": 40 << 20, "cuda": 1 << 30}
+# Kernels are slow for few samples (measured): so many it should be, as long as they are no larger than that.
+FEW_SAMPLES, FEW_SAMPLES_BYTES = 32, 256 << 20
 KEEP_BYTES = 64 << 20  # per-sample convolution gradients of one chunk above this are not kept for the second use
 
 
@@ -301,7 +301,7 @@ class FusedEngine:
         return squares, [add, *(add for _, add in others)]
 
     def _chunk_size(self, inputs: Tensor) -> int:
-        """Samples whose activations fit `CHUNK_BYTES`, found by one forward pass of one sample."""
+        """Samples whose activations are as large as they should be, found by one forward pass of one sample."""
         if self._chunk is None and len(inputs):
             sizes: list[int] = []
             hooks = [
@@ -312,8 +312,10 @@ class FusedEngine:
             self._module(inputs[:1])
             for hook in hooks:
                 hook.remove()
-            fits = CHUNK_BYTES[self._device.type] // (2 * max(sum(sizes), 1))  # activations and their gradients
-            self._chunk = max(8, 1 << (max(fits, 1).bit_length() - 1))
+            of_a_sample = 2 * max(sum(sizes), 1)  # activations and their gradients
+            fits = CHUNK_BYTES[self._device.type] // of_a_sample
+            wanted = max(fits, min(FEW_SAMPLES, FEW_SAMPLES_BYTES // of_a_sample), 8)
+            self._chunk = 1 << (wanted.bit_length() - 1)
         return self._chunk or 1
 
 

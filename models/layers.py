@@ -1,8 +1,8 @@
 """Layers without parameters: what torch's compute, but faster on a CPU, or in a form every engine takes.
 
-Measured on one AVX-512 core with the allocator fixed, forward and backward of a [256, 16, 24, 24] tensor:
-tanh as 2 sigmoid(2x) - 1 is 2.4 times faster than torch.tanh; 2x2 max-pooling in channels-last layout is 3.2
-times faster than in the default one. torch.maximum on strided views is faster still going forward (10 times),
+Measured on one AVX-512 core with the allocator fixed: numpy's tanh takes a twelfth of the time of torch's, and
+2 sigmoid(2x) - 1 a quarter; 2x2 max-pooling of a [256, 16, 24, 24] tensor, forward and backward, is 3.2 times faster in
+channels-last layout than in the default one. torch.maximum on strided views is faster still going forward (10 times),
 but its autograd backward loses more than that, so it is not used here.
 """
 
@@ -10,25 +10,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 
 def tanh(x: Tensor) -> Tensor:
-    """Hyperbolic tangent without an autograd tape; on a CPU as 2 sigmoid(2x) - 1."""
-    if x.device.type != "cpu":
-        return torch.tanh(x)  # one kernel there instead of three
-    return (x + x).sigmoid_().mul_(2).sub_(1)
+    """Hyperbolic tangent without an autograd tape; on a CPU by numpy."""
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+        return torch.tanh(x)
+    return torch.from_numpy(np.tanh(x.detach().numpy()))
 
 
 class _Tanh(torch.autograd.Function):
-    """2 sigmoid(2x) - 1 with the derivative 1 - y^2 taken from the output, in one pass each way."""
+    """2 sigmoid(2x) - 1, which torch.func can transform, with the derivative 1 - y^2 taken from the output."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return tanh(x)
+        return (x + x).sigmoid_().mul_(2).sub_(1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -44,9 +45,9 @@ class Tanh(nn.Module):
     """Hyperbolic tangent, within 2e-7 of torch.tanh in single precision."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.device.type == "cpu":
-            return _Tanh.apply(x)
-        return torch.tanh(x)  # one kernel there instead of three
+        if x.device.type != "cpu":
+            return torch.tanh(x)  # one kernel there instead of three
+        return _Tanh.apply(x) if torch.is_grad_enabled() else tanh(x)
 
 
 class MaxPool2(nn.Module):

@@ -2,7 +2,7 @@
 
 Conv 1->32, Tanh, Conv 32->16, Tanh, flatten, Linear: 97,114 parameters for 28x28 digits. The same layers on
 3x64x64 images and two classes are the authors' CelebA CNN (120,722 parameters). Deviation: tanh is computed
-as 2 sigmoid(2x) - 1 on the CPU (models/layers.py), equal to 2e-7.
+otherwise than torch's on the CPU (models/layers.py), equal to 2e-7.
 """
 
 from __future__ import annotations
