@@ -2,20 +2,11 @@
 
     store = analysis.load("results")
 
-`store.runs`, one row per run, whatever its state:
-    run_id; status ('done', 'running', 'failed', 'unreadable'); dataset, model, algorithm, scale, seed;
-    epsilon_target; provenance ('real', 'subset', 'simulated', 'plan only');
-    steps; seconds; test_wga, test_avg, valid_wga, valid_avg (of the last iterate, fractions);
-    noise_multiplier, epsilon, delta, order, accountant, neighbouring, unit, search (of the plan); epsilon_max
-    (largest over groups); error (first line of error.txt);
-    git_sha, git_dirty, versions (a dict), device, finished (of environment.json: what made a finished run).
-`store.history`, one row per line of history.jsonl:
-    run_id; kind ('evaluation', or the probe's own); step; epoch; split; wga; avg; variance; every further
-    scalar or list the run logged under its own name (accuracy, loss, count, group_weights: one entry per
-    group; such columns are Arrow's, whose entries come out as lists or arrays).
-`store.groups`, one row per run, split and group, of the last iterate:
-    run_id; split; group; group_name; accuracy; loss; count; epsilon. An empty group has count 0 and NaN,
-    never 0.
+Four frames, whose every column analysis/columns.py explains (print(analysis.describe("runs"))):
+    store.runs      one row per run, whatever its state
+    store.history   one row per line of history.jsonl
+    store.groups    one row per run, split and group, of the last iterate. An empty group has count 0 and NaN, never 0
+    store.ledger    one row per release of a finished run; read when it is first asked for
 
 A number that is missing is NaN, a text None or NaN. Half a sweep is a legal store: running and failed folders are
 rows with their status, and the unfinished last line of a history is left out.
@@ -28,6 +19,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from analysis import histories
+from analysis import histories, ledgers
 from analysis.cache import Rows, cached, in_order, merged
 
 RUN_TEXTS = ["run_id", "status", "dataset", "model", "algorithm", "scale", "provenance", "error"]
@@ -69,11 +61,17 @@ _SCHEMA = pa.schema({name: _TYPES.get(name, pa.string()) for name in RUNS} | _OF
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """The three frames; the module's docstring names their columns."""
+    """The four frames; analysis/columns.py explains their columns."""
 
+    root: Path
     runs: pd.DataFrame
     history: pd.DataFrame
     groups: pd.DataFrame
+
+    @cached_property
+    def ledger(self) -> pd.DataFrame:
+        """Reading the ledgers takes longer than all the rest, and few who load a store look at them."""
+        return ledgers.load(self.root, self.runs.loc[self.runs["status"] == "done", "run_id"])
 
 
 def load(results_root: str | Path, run_ids: Iterable[str] | None = None, *, history: bool = True) -> Store:
@@ -106,6 +104,7 @@ def load(results_root: str | Path, run_ids: Iterable[str] | None = None, *, hist
     if history:
         lines = histories.load(root / "cache" / "history.arrow", done, {run: others[run][1] for run in others}, wanted)
     return Store(
+        root=root,
         runs=_runs_frame(table),
         history=lines.astype(dict.fromkeys(histories.NUMBERS, float)),
         groups=_groups_frame(table),

@@ -1,14 +1,25 @@
-"""Mean and spread over seeds, and how far apart two such summaries lie.
+"""Mean and spread over seeds, how far apart two such summaries lie, and what seeds allow to conclude.
 
 The papers print mean ± sample standard deviation over seeds; everything here is unbiased (ddof = 1) and
 carries n. A group without samples is NaN with n = 0, never 0: a missing number must not look like a bad one.
+
+Intervals and p-values are Student's t: they take seeds as independent and their scores as about normal, which
+few seeds cannot show. The sign-flip test beside them assumes only that a difference is as likely as its negative.
+Where values do not vary at all, an interval is a point, and there is no p: nothing to judge by.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit  # Student's t without scipy.stats, which takes a second to import
+
+MOST_FLIPPED = 12  # pairs: 2^12 patterns of signs are all tried
+_ROUNDING = 1e-12  # relative to the values: less than that is no spread, but what subtracting left over
+
+Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +34,37 @@ class Spread:
         return Spread(mean=self.mean * factor, std=self.std * abs(factor), n=self.n)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """Mean of `n` finite values and the interval for what they are drawn around; NaN where n is too small to tell."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """First minus second: the mean, its interval, and how often chance alone would lead so far.
+
+    Args:
+        p: of the t test that belongs to the interval (two-sided).
+        p_exact: of the sign-flip test; NaN unpaired, for one pair, and for more than MOST_FLIPPED.
+        n: pairs; unpaired, the values of both sides together.
+    """
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    p_exact: float
+    n: int
+
+
 def spread(values: Iterable[float]) -> Spread:
     """Summarise the finite values; the others (an empty group, an unfinished run) do not count towards n."""
-    numbers = np.asarray([value for value in values if value is not None], dtype=np.float64)
-    numbers = numbers[np.isfinite(numbers)]
+    numbers = _finite(values)
     n = int(numbers.size)
     return Spread(
         mean=float(numbers.mean()) if n else math.nan,
@@ -55,3 +93,98 @@ def pooled_stds_apart(first: Spread, second: Spread) -> float:
     if std == 0:
         return 0.0 if difference == 0 else math.inf
     return difference / std
+
+
+mean_std = spread
+
+
+def confidence_interval(values: Iterable[float], level: float = 0.95) -> Interval:
+    """The t interval for the mean of the finite values."""
+    numbers = _finite(values)
+    found = spread(numbers)
+    reach = _reach(level, found.n - 1) * _std(found.std, numbers) / math.sqrt(found.n) if found.n > 1 else math.nan
+    return Interval(mean=found.mean, low=found.mean - reach, high=found.mean + reach, n=found.n)
+
+
+def paired_difference(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Difference:
+    """First minus second where both are finite, pair by pair: paired t, and the exact sign-flip test for few pairs.
+
+    Raises:
+        ValueError: the sides are not equally long.
+    """
+    one, other = _numbers(first), _numbers(second)
+    if one.size != other.size:
+        raise ValueError(f"pairs need as many values on either side, but there are {one.size} and {other.size}")
+    both = np.isfinite(one) & np.isfinite(other)
+    one, other = one[both], other[both]
+    differences = one - other
+    found = spread(differences)
+    error = _std(found.std, one, other) / math.sqrt(found.n) if found.n > 1 else math.nan
+    return _difference(found.mean, error, found.n - 1, level, p_exact=_sign_flips(differences, one, other), n=found.n)
+
+
+def unpaired_difference(first: Iterable[float], second: Iterable[float], level: float = 0.95) -> Difference:
+    """Mean of the first minus mean of the second: Welch's t, for sides that may spread differently."""
+    one, other = _finite(first), _finite(second)
+    a, b = spread(one), spread(other)
+    error, freedom = math.nan, math.nan
+    if a.n > 1 and b.n > 1:
+        of_one, of_other = _std(a.std, one) ** 2 / a.n, _std(b.std, other) ** 2 / b.n
+        error = math.sqrt(of_one + of_other)
+        if error > 0:
+            freedom = (of_one + of_other) ** 2 / (of_one**2 / (a.n - 1) + of_other**2 / (b.n - 1))
+    return _difference(a.mean - b.mean, error, freedom, level, p_exact=math.nan, n=a.n + b.n)
+
+
+def holm(p_values: Iterable[float]) -> Numbers:
+    """Each p as it counts among all of them (Holm, step down): no more than 5 % of families err at 0.05.
+
+    NaN stays NaN and counts for nothing.
+    """
+    p = _numbers(p_values)
+    places = np.flatnonzero(np.isfinite(p))
+    places = places[np.argsort(p[places], kind="stable")]
+    adjusted = np.full(p.shape, math.nan)
+    adjusted[places] = np.minimum(1.0, np.maximum.accumulate(p[places] * np.arange(places.size, 0, -1)))
+    return adjusted
+
+
+def _difference(mean: float, error: float, freedom: float, level: float, *, p_exact: float, n: int) -> Difference:
+    reach = 0.0 if error == 0 else error * _reach(level, freedom)
+    p = float(2 * stdtr(freedom, -abs(mean / error))) if error > 0 else math.nan
+    return Difference(mean=mean, low=mean - reach, high=mean + reach, p=p, p_exact=p_exact, n=n)
+
+
+def _reach(level: float, freedom: float) -> float:
+    """Half the width of a t interval, in standard errors."""
+    if not 0 < level < 1:
+        raise ValueError(f"the level of an interval lies between 0 and 1, but it is {level}")
+    return float(stdtrit(freedom, (1 + level) / 2)) if freedom > 0 else math.nan
+
+
+def _sign_flips(differences: Numbers, *sides: Numbers) -> float:
+    """The share of all patterns of signs whose sum is as far from 0 as the one that was seen."""
+    n = differences.size
+    if not 1 < n <= MOST_FLIPPED:
+        return math.nan
+    patterns = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    sums = np.abs((1 - 2 * patterns) @ differences)
+    return float(np.mean(sums >= abs(differences.sum()) - n * _rounding(*sides)))
+
+
+def _std(std: float, *values: Numbers) -> float:
+    """0 where it is only what rounding leaves."""
+    return 0.0 if std <= _rounding(*values) else std
+
+
+def _rounding(*values: Numbers) -> float:
+    return _ROUNDING * max(float(np.abs(numbers).max(initial=0.0)) for numbers in values)
+
+
+def _numbers(values: Iterable[float]) -> Numbers:
+    return np.asarray([math.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _finite(values: Iterable[float]) -> Numbers:
+    numbers = _numbers(values)
+    return numbers[np.isfinite(numbers)]

@@ -81,16 +81,22 @@ def train_fleet(
 
 def _open(config: Config, folder: RunFolder) -> Run:
     checkpoint = folder.load_checkpoint()
-    run = Run(config=config, folder=folder, prepared=prepare(config), tracker=tracker(config, folder.run_id))
-    if checkpoint is not None:
-        run.checkpoint, run.step, run.seconds = checkpoint, checkpoint["step"], checkpoint["seconds"]
-        if checkpoint["device"] != (ours := device_of(config).type):
-            raise ValueError(
-                f"the run was begun on {checkpoint['device']}, where noise is drawn in another way than on {ours}: "
-                f"go on with device={checkpoint['device']}, or delete {folder.path} to begin anew"
-            )
-    folder.rewind_history(run.step)
-    return run
+    if checkpoint is not None and checkpoint["device"] != (ours := device_of(config).type):
+        raise ValueError(
+            f"the run was begun on {checkpoint['device']}, where noise is drawn in another way than on {ours}: "
+            f"go on with device={checkpoint['device']}, or delete {folder.path} to begin anew"
+        )
+    step = 0 if checkpoint is None else checkpoint["step"]
+    folder.rewind_history(step)  # before the tracker, which mirrors it
+    return Run(
+        config=config,
+        folder=folder,
+        prepared=prepare(config),
+        tracker=tracker(config, folder.run_id),
+        step=step,
+        seconds=0.0 if checkpoint is None else checkpoint["seconds"],
+        checkpoint=checkpoint,
+    )
 
 
 def _finish_plans(runs: Sequence[Run]) -> None:

@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from runners import presence
-from runners.errors import ConfigError
+from runners.arguments import results_root
 from runners.files import writing
 from runners.presence import Presence
 from runners.progress import Message, Reporter, Screen, describe
@@ -263,7 +263,7 @@ class Status:
 
 def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.sleep) -> int:
     """Print what trains; on a terminal until nothing does."""
-    status = Status(_root(arguments))
+    status = Status(results_root("status", arguments))
     running = status.look()
     if running and sys.stdout.isatty():
         with Live(get_renderable=status.view, refresh_per_second=4, transient=True):
@@ -272,13 +272,3 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
                 running = status.look()
     print("\n".join([*status.lines(), status.counts(running=running)]))
     return 0
-
-
-def _root(arguments: Sequence[str]) -> Path:
-    root = "results"
-    for text in arguments:
-        key, _, value = text.partition("=")
-        if key != "results.root" or not value:
-            raise ConfigError(f"rawls status does not know '{text}': only results.root=FOLDER can be set")
-        root = value
-    return Path(root)

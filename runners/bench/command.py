@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runners import environment, process
+from runners.arguments import results_root
 from runners.bench import step, store, sweep
 from runners.errors import ConfigError, nearest
 
@@ -23,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     for key in ("rounds", "steps", "runs"):
         if (value := getattr(given, key)) is not None and value < 1:
             raise ConfigError(f"--{key}={value} must be at least 1")
-    root = _results_root([text for text in given.what if "=" in text])
+    root = results_root("bench", [text for text in given.what if "=" in text])
     kinds = [text for text in given.what if "=" not in text] or list(KINDS)
     for kind in kinds:
         if kind not in KINDS:
@@ -57,16 +58,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, help="steps timed in a process; default: the workload's own")
     parser.add_argument("--runs", type=int, default=10_000, help="of store: how many runs; default: 10000")
     return parser
-
-
-def _results_root(overrides: Sequence[str]) -> Path:
-    root = "results"
-    for text in overrides:
-        key, _, value = text.partition("=")
-        if key != "results.root" or not value:
-            raise ConfigError(f"rawls bench does not know '{text}': only results.root=FOLDER can be set")
-        root = value
-    return Path(root)
 
 
 def _machine() -> dict[str, Any]:

@@ -1,0 +1,99 @@
+"""The ledgers of finished runs as one frame: what was released, under which law, with how much noise, how often.
+
+Read only when asked for. A running run's releases lie in its checkpoint and are not shown. Of a large store, what
+was read once is kept under `cache` (analysis/cache.py).
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from analysis.cache import Rows, cached, in_order
+from analysis.columns import COLUMNS
+
+_PER_GROUP = pa.list_(pa.float64())
+_TYPES = {name: pa.string() for name in ("run_id", "name", "law")}
+_TYPES |= {name: pa.int64() for name in ("line", "first_step", "count")}
+_TYPES |= {"noise_multiplier": _PER_GROUP, "sampling_rate": _PER_GROUP, "assumptions": pa.list_(pa.string())}
+_SCHEMA = pa.schema({name: _TYPES.get(name, pa.float64()) for name in COLUMNS["ledger"]})
+
+
+def load(results_root: Path, run_ids: Iterable[str]) -> pd.DataFrame:
+    """One row per line of these finished runs' ledger.json, in their order; none for a ledger that is not there."""
+    folders = {run_id: str(results_root / "runs" / run_id) for run_id in run_ids}
+    rows = cached(
+        results_root / "cache" / "ledger.arrow",
+        folders,
+        ("ledger.json", "summary.json"),
+        lambda ids: _read(ids, folders),
+        code=(Path(__file__),),
+    )
+    table = in_order(rows, folders)
+    return table.to_pandas() if table.num_rows else _SCHEMA.empty_table().to_pandas()
+
+
+def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
+    rows: list[dict[str, Any]] = []
+    where = {}
+    for run_id in run_ids:
+        lines = _lines(run_id, Path(folders[run_id]))
+        where[run_id] = (len(rows), len(lines))
+        rows += lines
+    return Rows(table=pa.Table.from_pylist(rows, schema=_SCHEMA), where=where)
+
+
+def _lines(run_id: str, folder: Path) -> list[dict[str, Any]]:
+    """Nothing, if the file is missing, damaged, or of releases that we do not know."""
+    ledger = _json(folder / "ledger.json")
+    try:
+        of_run = _epsilons(_json(folder / "summary.json").get("plan") or {})
+        of_run |= {"run_id": run_id, "assumptions": list(map(str, ledger.get("assumptions") or []))}
+        rows = [{**of_run, "line": place, **_line(line)} for place, line in enumerate(ledger.get("releases") or [])]
+        pa.Table.from_pylist(rows, schema=_SCHEMA)
+    except (AttributeError, KeyError, TypeError, ValueError, pa.ArrowException):
+        return []
+    return rows
+
+
+def _line(line: Mapping[str, Any]) -> dict[str, Any]:
+    events = [event or {} for event in line["events"]]
+    return {
+        "name": line["name"],
+        "law": line["law"]["law"],
+        "first_step": line["first_step"],
+        "count": line["count"],
+        "noise_std": line["noise_std"],
+        "noise_multiplier": [event.get("noise_multiplier") for event in events],
+        "sampling_rate": [_rate(event.get("sampling") or {}) for event in events],
+    }
+
+
+def _rate(sampling: Mapping[str, Any]) -> float | None:
+    if sampling.get("law") == "everyone":
+        return 1.0
+    if "batch" in sampling:
+        return float(sampling["batch"] / sampling["population"])
+    return sampling.get("rate")
+
+
+def _epsilons(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """What the method claims, and what holds for everybody."""
+    of_groups = plan.get("epsilon_per_group") or []
+    covered = [of_groups[group] for group in plan.get("covered_groups") or [] if group < len(of_groups)]
+    known = [value for value in of_groups if value is not None]
+    return {
+        "epsilon_reported": max((value for value in covered if value is not None), default=None),
+        "epsilon_proven": max(known, default=None),
+    }
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

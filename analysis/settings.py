@@ -1,0 +1,63 @@
+"""How runs were configured: of each config.yaml the part that makes a run what it is, flat.
+
+    {"dataset": "digits", "algorithm": "asc", "algorithm.clip_norm": 1.0, "optimizer.lr": 0.01, …, "seed": 0}
+
+Keys are those of the command line; a `_target_` is told by its file's name. Where and how a run is trained is left
+out, as from its id. Of a large store, what was read once is kept under `cache` (analysis/cache.py).
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import yaml
+
+from analysis.cache import Rows, cached
+
+Settings = dict[str, Any]
+
+# What a run is not identified by: NOT_HASHED of runners/store.py, which tests compare with this.
+NOT_OF_A_RUN = {"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale"}
+_SCHEMA = pa.schema({"run_id": pa.string(), "settings": pa.string()})
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load(results_root: str | Path, run_ids: Iterable[str]) -> dict[str, Settings]:
+    """The settings of these finished runs; {} for one whose config.yaml is missing or damaged."""
+    root = Path(results_root)
+    folders = {run_id: str(root / "runs" / run_id) for run_id in dict.fromkeys(run_ids)}
+    rows = cached(
+        root / "cache" / "settings.arrow",
+        folders,
+        ("config.yaml",),
+        lambda ids: _read(ids, folders),
+        code=(Path(__file__),),
+    )
+    texts = rows.table["settings"].to_pylist() if folders else []
+    return {run_id: json.loads(texts[rows.where[run_id][0]]) for run_id in folders}
+
+
+def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
+    found = [json.dumps(_of(Path(folders[run_id]) / "config.yaml")) for run_id in run_ids]
+    table = pa.Table.from_pydict({"run_id": list(run_ids), "settings": found}, schema=_SCHEMA)
+    return Rows(table=table, where={run_id: (place, 1) for place, run_id in enumerate(run_ids)})
+
+
+def _of(path: Path) -> Settings:
+    try:
+        config = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        return dict(_flat({name: value for name, value in config.items() if name not in NOT_OF_A_RUN}))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError):
+        return {}
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for name, value in config.items():
+        if name == "_target_":
+            yield prefix[:-1], str(value).split(".")[-2:][0]
+        elif isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
