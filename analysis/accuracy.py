@@ -39,12 +39,18 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
     caption = ". ".join([f"{headline(manifest.title, runs)}: accuracy in percent, beside the paper's", *notices(runs)])
     beside = comparison_table(comparison, caption + ".")
     files = table_files("table", table, csv_text(_long(runs, cells)))
-    text = [table.markdown()]
+    tables = [table]
     if not comparison.empty:
         files |= table_files("comparison", beside, csv_text(comparison.assign(data=stamp(runs))))
-        text.append(beside.markdown())
-    text.append(summary_line(comparison))
-    return Drawing(text="\n".join(text), verdict=target_verdict(runs, overall(comparison)), files=files)
+        tables.append(beside)
+    summary = summary_line(comparison)
+    return Drawing(
+        text="\n".join([*(table.markdown() for table in tables), summary]),
+        verdict=target_verdict(runs, overall(comparison)),
+        files=files,
+        tables=tuple(tables),
+        summary=summary,
+    )
 
 
 def _measure(manifest: Manifest, runs: pd.DataFrame, metrics: list[str], split: str) -> Cells:

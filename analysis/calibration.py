@@ -51,8 +51,14 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
         num_labels=2,
     )
     files = table_files("table", table, csv_text(pd.DataFrame(rows).assign(data=stamp(runs))))
-    text = f"{table.markdown()}\n{_summary(rows)}"
-    return Drawing(text=text, verdict=target_verdict(runs, _verdict(runs, rows)), files=files)
+    summary = _summary(rows)
+    return Drawing(
+        text=f"{table.markdown()}\n{summary}",
+        verdict=target_verdict(runs, _verdict(runs, rows)),
+        files=files,
+        tables=(table,),
+        summary=summary,
+    )
 
 
 def _rows(manifest: Manifest, runs: pd.DataFrame) -> list[dict[str, Any]]:

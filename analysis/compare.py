@@ -18,6 +18,10 @@ from analysis.statistics import Spread, pooled_std, pooled_stds_apart
 from analysis.tables import Cell, Table, spread_text
 
 LIMIT = 2.0
+JUDGED = ("reproduced", "differs")
+# The mark of a cell -> the most pooled standard deviations apart that it has.
+DISTANCES = {"within-1": 1.0, "within-2": LIMIT, "within-3": 3.0, "beyond-3": math.inf}
+HEADER = ["Method", "Cell", "Paper", "Ours", "Difference", "Pooled stds apart", "Verdict"]
 COLUMNS = [
     "method", "column", "paper_mean", "paper_std", "paper_n", "mean", "std", "n", "needed",
     "difference", "pooled_std", "pooled_stds_apart", "verdict",
@@ -94,7 +98,7 @@ def summary_line(comparison: pd.DataFrame) -> str:
     """'7 of 10 cells within two pooled standard deviations; ordering of methods: same'."""
     if comparison.empty:
         return "The paper prints no number for these cells."
-    judged = comparison["verdict"].isin(["reproduced", "differs"])
+    judged = comparison["verdict"].isin(JUDGED)
     parts = []
     if judged.any():
         within = int((comparison["verdict"] == "reproduced").sum())
@@ -117,7 +121,7 @@ def overall(comparison: pd.DataFrame) -> str:
     if comparison.empty:
         return "no numbers in the paper to compare with"
     verdicts = comparison["verdict"]
-    judged = int(verdicts.isin(["reproduced", "differs"]).sum())
+    judged = int(verdicts.isin(JUDGED).sum())
     if judged == 0:
         return "; ".join(verdicts.unique())
     within = int((verdicts == "reproduced").sum())
@@ -131,10 +135,9 @@ def column_title(column: str) -> str:
 
 
 def comparison_table(comparison: pd.DataFrame, caption: str) -> Table:
-    header = ["Method", "Cell", "Paper", "Ours", "Difference", "Pooled stds apart", "Verdict"]
     return Table(
         caption=caption,
-        header=header,
+        header=HEADER,
         rows=[_cells(row) for row in comparison.to_dict("records")],
         num_labels=2,
     )
@@ -154,7 +157,14 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
         DASH if math.isnan(apart) else f"{apart:.1f}",
         row["verdict"],
     ]
-    return [Cell(text=text) for text in texts]
+    mark = distance_mark(apart) if row["verdict"] in JUDGED else ""
+    marks = [mark if title in ("Difference", "Pooled stds apart", "Verdict") else "" for title in HEADER]
+    return [Cell(text=text, mark=mark) for text, mark in zip(texts, marks, strict=True)]
+
+
+def distance_mark(pooled_stds_apart: float) -> str:
+    """The mark of a cell that is judged, by how far it lies from the paper's."""
+    return next(mark for mark, limit in DISTANCES.items() if pooled_stds_apart <= limit)
 
 
 def signed(value: float, decimals: int = 1) -> str:

@@ -132,11 +132,13 @@ def drawing(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, summar
     stamps = " · ".join(notices(runs))
     head = headline(manifest.title, runs) + (f" [{stamps}]" if stamps else "")
     if points.empty:
-        text = f"{head}\n\nNothing to draw yet: `{manifest.command}` runs what is missing."
-        return Drawing(text=text, verdict=verdict)
-    files = replace(sheet, stamp=stamps).files()
+        nothing = f"Nothing to draw yet: `{manifest.command}` runs what is missing."
+        return Drawing(text=f"{head}\n\n{nothing}", verdict=verdict, summary=nothing)
+    stamped = replace(sheet, stamp=stamps)
+    files = stamped.files()
     files["figure.csv"] = text_file(csv_text(points.assign(data=stamp(runs))))
-    return Drawing(text=f"{head}\n\n{summary.markdown()}", verdict=verdict, files=files)
+    text = f"{head}\n\n{summary.markdown()}"
+    return Drawing(text=text, verdict=verdict, files=files, tables=(summary,), svg=stamped.svg)
 
 
 def plain_table(caption: str, header: list[str], body: list[list[str]]) -> Table:

@@ -14,9 +14,14 @@ Write = Callable[[Path], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
+    """What is drawn; `tables`, `summary` and `svg` are the same content in parts, for pages that set it themselves."""
+
     text: str
     verdict: str
     files: dict[str, Write] = field(default_factory=dict)  # file name -> writer
+    tables: tuple[Table, ...] = ()
+    summary: str = ""  # what follows the tables: one sentence to a line
+    svg: Callable[[], str] | None = None  # draws the figure
 
 
 def text_file(text: str) -> Write:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, cast
@@ -33,7 +34,8 @@ STYLE: dict[str, Any] = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.7, "axes.axisbelow": True,
     "axes.grid": True, "grid.color": "#E3E3E3", "grid.linewidth": 0.5,
     "lines.linewidth": 1.3, "lines.markersize": 3.5, "legend.frameon": False, "legend.handlelength": 2.0,
-    "figure.dpi": 100, "savefig.dpi": 220, "pdf.fonttype": 42, "ps.fonttype": 42,
+    "figure.dpi": 100, "savefig.dpi": 220, "pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path",
+    "svg.hashsalt": "rawls",
 }  # fmt: skip
 MOST_PER_ROW = 3
 STAMP: dict[str, Any] = {
@@ -100,6 +102,13 @@ class Sheet:
     def files(self) -> dict[str, Write]:
         """figure.png and figure.pdf."""
         return {f"figure.{form}": partial(self._write, form=form) for form in ("png", "pdf")}
+
+    def svg(self) -> str:
+        """The figure as text; letters are outlines, so that it looks the same wherever it is shown."""
+        buffer = StringIO()
+        with _style():
+            draw(self).savefig(buffer, format="svg", metadata=cast(Any, dict.fromkeys(("Date", "Creator"))))
+        return buffer.getvalue()
 
     def _write(self, path: Path, *, form: str) -> None:
         # Matplotlib's own stamps would make equal figures differ from day to day and from version to version.

@@ -12,6 +12,7 @@ Options of `draw` that every kind understands (the kinds' own are in their modul
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Manifest:
     def run_ids(self) -> list[str]:
         return [run["run_id"] for run in self.runs]
 
-    @property
+    @cached_property
     def methods(self) -> list[str]:
         """Names to print, in order: those of `draw.methods`, then the labels it does not list."""
         named = self.draw.get("methods") or {}
@@ -101,9 +102,9 @@ class Manifest:
 
     def check_one_run_per(self, runs: pd.DataFrame, *columns: str) -> None:
         """Raise a ValueError if two runs are alike in `columns`: they would be drawn as if they were one setting."""
-        for _, alike in runs.groupby([*columns], sort=False, dropna=False):
-            if len(alike) > 1:
-                self._refuse(alike)
+        doubles = runs[runs.duplicated([*columns], keep=False)]
+        for _, alike in doubles.groupby([*columns], sort=False, dropna=False):
+            self._refuse(alike)
 
     def _refuse(self, alike: pd.DataFrame) -> None:
         first = alike.iloc[0]

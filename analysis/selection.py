@@ -58,10 +58,13 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
         num_labels=1 + len(names),
     )
     why = reasons(runs)
+    summary = _summary(rows, runs, names)
     return Drawing(
-        text=f"{table.markdown()}\n{_summary(rows, runs, names)}",
+        text=f"{table.markdown()}\n{summary}",
         verdict=target_verdict(runs, f"not comparable ({', '.join(why)})" if why else ""),
         files=table_files("table", table, csv_text(_flat(rows, names).assign(data=stamp(runs)))),
+        tables=(table,),
+        summary=summary,
     )
 
 

@@ -35,13 +35,17 @@ def status(results_root: str | Path, manifests: Iterable[Mapping[str, Any] | Pat
 
 
 def _row(manifest: Manifest, store: Store) -> dict[str, Any]:
-    runs = manifest.join(store)
-    counts = runs["status"].value_counts()
-    data = runs.loc[runs["status"] == "done", "provenance"].dropna().unique()
     try:
         verdict = draw(manifest, store).verdict
     except ValueError as problem:
         verdict = f"cannot be drawn ({problem})"
+    return row_of(manifest, manifest.join(store), verdict)
+
+
+def row_of(manifest: Manifest, runs: pd.DataFrame, verdict: str) -> dict[str, Any]:
+    """The row of a target: `runs` are what the manifest joined, the verdict is its drawing's."""
+    counts = runs["status"].value_counts()
+    data = runs.loc[runs["status"] == "done", "provenance"].dropna().unique()
     return {
         "target": manifest.target,
         "variant": manifest.variant,
@@ -53,11 +57,37 @@ def _row(manifest: Manifest, store: Store) -> dict[str, Any]:
     }
 
 
+def state(row: Mapping[str, Any]) -> str:
+    """A row in a word or two.
+
+    Returns:
+        'reproduced'; 'complete' (there is no number to compare); 'differs' (in some cell);
+        'not comparable' (another scale, a subset); 'missing'; 'broken'; 'partial'; 'simulated'; 'partial, simulated'.
+    """
+    if str(row["verdict"]).startswith("cannot be"):
+        return "broken"
+    if not row["done"]:
+        return "missing"
+    found = ["partial"] if row["done"] < row["needed"] else []
+    found += ["simulated"] if "simulated" in str(row["data"]).split("+") else []
+    if found:
+        return ", ".join(found)
+    verdict = str(row["verdict"])
+    if verdict in ("reproduced", "complete") or verdict.startswith("no "):
+        return "reproduced" if verdict == "reproduced" else "complete"
+    return "not comparable" if verdict.startswith("not comparable") else "differs"
+
+
+def unreadable(item: Mapping[str, Any] | Path, problem: ValueError) -> dict[str, Any]:
+    """The row that says why there is no manifest."""
+    name = str(item.parent) if isinstance(item, Path) else str(item.get("target"))
+    counts = dict.fromkeys(["done", "needed", "failed", "running"], 0)
+    return {"target": name, **counts, "data": DASH, "verdict": f"cannot be read ({problem})"}
+
+
 def _read(item: Mapping[str, Any] | Path) -> Manifest | dict[str, Any]:
     """The manifest, or the row that says why there is none: one bad file must not hide the other targets."""
     try:
         return Manifest.read(item) if isinstance(item, Path) else Manifest.of(item)
     except ValueError as problem:
-        name = str(item.parent) if isinstance(item, Path) else str(item.get("target"))
-        counts = dict.fromkeys(["done", "needed", "failed", "running"], 0)
-        return {"target": name, **counts, "data": DASH, "verdict": f"cannot be read ({problem})"}
+        return unreadable(item, problem)

@@ -81,10 +81,68 @@ def targets(arguments: list[str]) -> int:
     return 0
 
 
+def report(arguments: list[str]) -> int:
+    from analysis.report import write
+    from runners.config import choices, look_also_in
+    from runners.experiments import manifest_of
+
+    given = look_also_in(arguments)
+    names = [text for text in given if "=" not in text]
+    overrides = [text for text in given if "=" in text]
+    if wrong := [text for text in overrides if not text.startswith(("results.root=", "hydra."))]:
+        raise ConfigError(f"rawls report does not know '{wrong[0]}': name targets, and set results.root=FOLDER")
+    root = Path(next((text.partition("=")[2] for text in overrides if text.startswith("results.")), "results"))
+    if not root.is_dir():
+        raise ConfigError(f"results.root={root} is no folder: `rawls reproduce TARGET` makes one, or name another")
+    found: dict[str, list[Path]] = {}
+    for path in sorted((root / "targets").glob(f"**/{MANIFEST}")):
+        found.setdefault(path.parent.parent.relative_to(root / "targets").as_posix(), []).append(path)
+    every = list(dict.fromkeys([*choices("experiment"), *found]))
+    if unknown := [name for name in names if name not in every]:
+        raise ConfigError(f"unknown target '{unknown[0]}': {nearest(unknown[0], every)}")
+    manifests: list[dict[str, object] | Path] = []
+    for name in [name for name in every if name in names or not names]:
+        # What ran says more than the plan of a command that nobody gave; without it, the plan says what is missing.
+        manifests += found.get(name) or [manifest_of(_planned(name, overrides))]
+    print(f"Written: {write(root, manifests)}")
+    return 0
+
+
+def wandb(arguments: list[str]) -> int:
+    from runners.wandb_sync import main as wandb_main
+
+    return wandb_main(arguments)
+
+
+def compare(arguments: list[str]) -> int:
+    from analysis.versus import compare_text
+
+    # A variant's name may hold '=', but only after its target's '/'.
+    names = [text for text in arguments[:2] if "=" not in text.partition("/")[0]]
+    if len(names) < 2:
+        raise ConfigError("name two sweeps, methods or runs first: rawls compare A B [KEY=VALUE ...]")
+    root, overrides = "results", []
+    for text in arguments[2:]:
+        key, _, value = text.partition("=")
+        if key == "results.root" and value:
+            root = value
+        else:
+            overrides.append(text)
+    print(compare_text(root, names[0], names[1], overrides))
+    return 0
+
+
 def status(arguments: list[str]) -> int:
     from runners.status import main as status_main
 
     return status_main(arguments)
+
+
+def dashboard(arguments: list[str]) -> int:
+    import conf
+    from analysis.dashboard.serve import main as dashboard_main
+
+    return dashboard_main(arguments, sorted(Path(conf.__file__).with_name("experiment").rglob("*.yaml")))
 
 
 def data(arguments: list[str]) -> int:
@@ -140,11 +198,39 @@ COMMANDS = {
         summary="every table and figure: runs done and needed, data, verdict",
         more=_OVERRIDES,
     ),
+    "report": Command(
+        call=report,
+        usage="report [results.root=FOLDER] [TARGETS ...]",
+        summary="one HTML file with every table and figure beside the papers', privacy and failures",
+        more="\nIt lies in the results folder under report/. TARGETS choose some of what there is.",
+    ),
+    "wandb": Command(
+        call=wandb,
+        usage="wandb sync [results.root=FOLDER]",
+        summary="send the runs that were mirrored offline to Weights & Biases",
+        more="\nRuns in training are left for later; what was sent before is not sent again.",
+    ),
+    "compare": Command(
+        call=compare,
+        usage="compare A B [KEY=VALUE ...]",
+        summary="two sweeps, methods or runs, paired by seed: what differs, by how much, and is it chance",
+        more="""
+A and B are targets (asc/table1, or asc/table1/VARIANT), methods (a label of a target: ASC; an algorithm: asc), or
+runs (an id, or its beginning). KEY=VALUE chooses among their runs: target=asc/table1 (this target's alone),
+dataset=digits, seed=0,1, scale=paper, or any key of their configurations. What a method has one value of under
+algorithm or optimizer, it keeps. Runs pair by seed, at equal values of what varies on both sides.""",
+    ),
     "status": Command(
         call=status,
         usage="status [results.root=FOLDER]",
         summary="what trains there now, from any terminal: fleets, rates, time left; and what is left to do",
         more="\nOn a terminal it goes on until nothing trains.",
+    ),
+    "dashboard": Command(
+        call=dashboard,
+        usage="dashboard [results.root=FOLDER]",
+        summary="a local web page of all results: papers, targets, comparisons, curves, privacy, runs",
+        more="\nServed to this machine alone, on port 8501 or a free one (port=NUMBER); headless=true: no browser.",
     ),
     "data": Command(
         call=data,

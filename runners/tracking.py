@@ -2,10 +2,15 @@
 
 The results store is the truth, so losing W&B loses nothing: the first call that fails says so in one line,
 and the process makes no more of them. WANDB_MODE=disabled turns it off whatever the configuration says.
+
+A resumed run goes on under the id it had. Online, W&B goes on where it was. Offline it would begin a second folder, of
+which it makes one run again only as far as nothing was cut off by a kill: so the new folder takes the whole history
+from the store, and the old one goes.
 """
 
 import math
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,10 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from runners.spec import name_of
+from runners.tracking_names import Known, known
 
+FOLDER = "wandb"
 # Where a run's files lie is nobody else's business.
 _NOT_MIRRORED = frozenset({"results", "data", "tracking"})
 _INIT_SECONDS, _FINISH_SECONDS = 30.0, 30.0
+_NOT_OF_A_SPLIT = ("epoch", "group_weights")
+_GROUP_COLUMNS = ("split", "group", "name", "accuracy", "loss", "count", "epsilon_planned", "epsilon_spent")
 
 _lost = threading.Event()
 
@@ -31,7 +40,7 @@ class Tracker:
         """Mirror a line of the history."""
 
     def finish(self, summary: Mapping[str, Any]) -> None:
-        """Mirror the summary; the run is finished."""
+        """Mirror the summary and the ledger; the run is finished, and in the store."""
 
     def close(self) -> None:
         """Let go of a run that may not be finished; after `finish` it does nothing."""
@@ -58,45 +67,53 @@ class _Wandb(Tracker):
     def __init__(self, label: str, config: Mapping[str, Any], run_id: str) -> None:
         super().__init__(label)
         self._run: Any = None
-        self._guarded(lambda: self._start(config, run_id))
+        self._run_id = run_id
+        self._root = Path(config["results"]["root"]).absolute()
+        self._last = -1
+        self._guarded(lambda: self._start(config))
 
     def log(self, row: Mapping[str, Any]) -> None:
-        if self._run is not None:
-            values = dict(flat({key: value for key, value in row.items() if key != "step"}))
-            self._guarded(lambda: self._run.log(values, step=row["step"]))
+        # What came after the last checkpoint is computed again, and may be there already.
+        if self._run is not None and row["step"] > self._last:
+            self._last = row["step"]
+            self._guarded(lambda: self._run.log(dict(curves(row)), step=row["step"]))
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         if self._run is not None:
-            self._guarded(lambda: self._run.summary.update(dict(flat(summary))))
+            self._guarded(lambda: self._results(summary))
             self._end(exit_code=0)
 
     def close(self) -> None:
         if self._run is not None:
             self._end(exit_code=1)
 
-    def _start(self, config: Mapping[str, Any], run_id: str) -> None:
+    def _start(self, config: Mapping[str, Any]) -> None:
         # No reports of its own errors to its makers: offline means offline.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         os.environ.setdefault("WANDB_SILENT", "true")
+        # Artifacts wait for `rawls wandb sync` beside the runs they belong to, not in the user's home.
+        os.environ.setdefault("WANDB_DATA_DIR", str(self._root / FOLDER))
         import wandb
 
-        root = Path(config["results"]["root"])
         # W&B adds `wandb` to the folder it is given, and where that cannot be made it takes another one.
-        (root / "wandb").mkdir(parents=True, exist_ok=True)
+        (self._root / FOLDER).mkdir(parents=True, exist_ok=True)
         tracking = config["tracking"]
-        dataset, model = name_of(config["dataset"]), name_of(config["model"])
+        offline = tracking["mode"] == "offline"
+        earlier = offline_folders(self._root, self._run_id) if offline else []
+        about = known(config, self._root, self._run_id)
         self._run = wandb.init(
             project=tracking["project"],
             entity=tracking["entity"],
             mode=tracking["mode"],
-            id=run_id,
-            resume="allow",
+            id=self._run_id,
+            # An offline folder holds all of its run: what a former one sent is to be replaced, not gone on with.
+            resume=None if offline else "allow",
             reinit="create_new",  # the runs of a fleet are open side by side
-            name=self.label,
-            group=f"{dataset}-{model}",
-            tags=[dataset, model, name_of(config["algorithm"]), config["scale"]["name"]],
+            name=about.name,
+            group=about.group,
+            tags=about.tags,
             config={key: value for key, value in config.items() if key not in _NOT_MIRRORED},
-            dir=root,
+            dir=self._root,
             settings=wandb.Settings(
                 silent=True,
                 console="off",
@@ -115,6 +132,34 @@ class _Wandb(Tracker):
                 finish_timeout_raises=True,
             ),
         )
+        if offline:
+            self._again(about)
+            for folder in earlier:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _again(self, about: Known) -> None:
+        """Mirror what an earlier attempt had logged."""
+        for row in about.history:
+            self.log(row)
+
+    def _results(self, summary: Mapping[str, Any]) -> None:
+        import wandb
+
+        self._run.summary.update(dict(flat(summary)))
+        provenance = summary.get("provenance")
+        if provenance and provenance not in self._run.tags:  # a run knows its data only when it has read them
+            self._run.tags = (*self._run.tags, provenance)
+        ledger = self._root / "runs" / self._run_id / "ledger.json"
+        if ledger.is_file():
+            text = "Every release of the run: sampling law, sensitivity, noise; epsilon is computed from it alone."
+            artifact = wandb.Artifact(f"ledger-{self._run_id}", type="ledger", description=text)
+            artifact.add_file(str(ledger), policy="immutable", skip_cache=True)
+            self._run.log_artifact(artifact)
+        if rows := list(group_rows(summary)):
+            text = "Accuracy, loss and count of each group at the end, and its epsilon as planned and as spent."
+            artifact = wandb.Artifact(f"groups-{self._run_id}", type="table", description=text)
+            artifact.add(wandb.Table(columns=list(_GROUP_COLUMNS), data=rows), "groups")
+            self._run.log_artifact(artifact)
 
     def _end(self, exit_code: int) -> None:
         self._guarded(lambda: self._run.finish(exit_code=exit_code))
@@ -130,6 +175,34 @@ class _Wandb(Tracker):
             _lost.set()
             reason = next(iter(str(error).splitlines()), "") or type(error).__name__
             print(f"W&B is off from here on ({reason}); results.root has everything", file=sys.stderr)
+
+
+def offline_folders(root: Path, run_id: str = "") -> list[Path]:
+    """W&B's offline folders of a run, or of all runs, under a results folder; W&B may end a name with a number."""
+    return sorted(path for path in (root / FOLDER).glob(f"offline-run-*-{run_id}*") if path.is_dir())
+
+
+def curves(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """A line of the history as W&B draws it: a chart for each path, `valid/wga` or `valid/accuracy/8`."""
+    own = {key: row[key] for key in _NOT_OF_A_SPLIT if key in row}
+    scores = {key: value for key, value in row.items() if key not in ("step", "split", *own)}
+    yield from flat({**own, str(row["split"]): scores})
+
+
+def group_rows(summary: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """One row for each split and group, in the order of `_GROUP_COLUMNS`; an empty group has no accuracy."""
+    planned = summary.get("plan", {}).get("epsilon_per_group") or []
+    spent = summary.get("ledger_epsilon_per_group") or []
+    for split in ("valid", "test"):
+        scores = summary.get(split) or {}
+        for group, name in enumerate(summary.get("group_names") or []):
+            values = [_at(scores.get(key), group) for key in ("accuracy", "loss", "count")]
+            yield [split, group, name, *values, _at(planned, group), _at(spent, group)]
+
+
+def _at(values: Sequence[float] | None, index: int) -> float | None:
+    value = values[index] if values and index < len(values) else None
+    return None if value is None or math.isnan(value) else value
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

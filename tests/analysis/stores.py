@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from analysis import report
 from analysis.render import render
+from tests.analysis.pages import Page
 
 GOLDEN = Path(__file__).parent / "golden"
 # label -> (WGA, AVG) in percent about which the golden seeds lie
@@ -167,10 +169,18 @@ def golden_store(root: Path) -> Path:
     return write_manifest(root, content | {"title": "Worst-group and average accuracy"})
 
 
+def golden_report(root: Path, manifest: Path) -> str:
+    """What is read in the report of the golden store; not with which versions it was written."""
+    lines = Page(report.text(root, [manifest])).lines
+    return "\n".join(line for line in lines if not line.startswith("Written on ")) + "\n"
+
+
 def regenerate() -> None:
     shutil.rmtree(GOLDEN, ignore_errors=True)
-    rendered = render(golden_store(GOLDEN / "store"))
+    path = golden_store(GOLDEN / "store")
+    rendered = render(path)
     (GOLDEN / "text.txt").write_text(rendered.text + "\n", encoding="utf-8")
+    (GOLDEN / "report.txt").write_text(golden_report(GOLDEN / "store", path), encoding="utf-8")
 
 
 if __name__ == "__main__":

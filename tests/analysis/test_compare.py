@@ -8,6 +8,7 @@ from analysis.compare import (
     column_title,
     compare,
     comparison_table,
+    distance_mark,
     overall,
     signed,
     summary_line,
@@ -54,6 +55,21 @@ def test_a_cell_without_any_spread_is_not_judged() -> None:
     row = compare([measured("A", 60, std=math.nan, n=1)], single).iloc[0]
     assert row["verdict"] == "no spread to judge by"
     assert row["paper_n"] == 1
+
+
+@pytest.mark.parametrize(
+    ("apart", "mark"),
+    [(0.0, "within-1"), (1.0, "within-1"), (1.1, "within-2"), (2.0, "within-2"), (2.1, "within-3"), (3.1, "beyond-3"),
+     (math.inf, "beyond-3")],
+)  # fmt: skip
+def test_the_mark_of_a_distance(apart: float, mark: str) -> None:
+    assert distance_mark(apart) == mark
+
+
+def test_only_cells_that_are_judged_are_marked() -> None:
+    ours = [measured("A", 63), measured("B", 40, reasons=("simulated data",)), measured("C", 0, n=0)]
+    rows = comparison_table(compare(ours, PAPER), "").rows
+    assert [[cell.mark for cell in row] for row in rows] == [["", "", "", "", *["within-3"] * 3], [""] * 7, [""] * 7]
 
 
 def test_numbers_of_a_row() -> None:

@@ -149,3 +149,9 @@ def test_nothing_heavy_is_imported_before_something_is_drawn() -> None:
 
 def test_there_is_a_marker_for_every_colour() -> None:
     assert len(MARKERS) == len(COLOURS) == len(set(MARKERS)) == len(set(COLOURS))
+
+
+def test_an_svg_is_equal_for_equal_data_and_needs_no_font() -> None:
+    first = sheet().svg()
+    assert first == sheet().svg()
+    assert "<svg" in first and "<text" not in first and "<path" in first

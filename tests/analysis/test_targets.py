@@ -1,6 +1,8 @@
 from pathlib import Path
 
-from analysis.targets import COLUMNS, status
+import pytest
+
+from analysis.targets import COLUMNS, state, status
 from tests.analysis.stores import entry, golden_store, manifest, write_manifest, write_run, write_unfinished
 
 
@@ -47,3 +49,23 @@ def test_one_bad_target_does_not_hide_the_others(results_root: Path) -> None:
 
 def test_no_target_is_an_empty_table(results_root: Path) -> None:
     assert list(status(results_root, []).columns) == COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("done", "data", "verdict", "expected"),
+    [
+        (0, "–", "missing (0 of 2 runs)", "missing"),
+        (0, "–", "cannot be read (no)", "broken"),
+        (2, "real", "cannot be drawn (no)", "broken"),
+        (2, "real", "reproduced", "reproduced"),
+        (2, "real", "complete", "complete"),
+        (2, "real", "no numbers in the paper to compare with", "complete"),
+        (2, "real", "7 of 10 comparable cells reproduced", "differs"),
+        (2, "subset", "not comparable (subset of the data)", "not comparable"),
+        (1, "real", "partial (1 of 2 runs); reproduced", "partial"),
+        (1, "real+simulated", "partial (1 of 2 runs); not comparable (simulated data)", "partial, simulated"),
+        (2, "simulated", "not comparable (simulated data)", "simulated"),
+    ],
+)
+def test_a_target_in_a_word(done: int, data: str, verdict: str, expected: str) -> None:
+    assert state({"done": done, "needed": 2, "data": data, "verdict": verdict}) == expected

@@ -71,7 +71,7 @@ def test_help_needs_nothing_heavy() -> None:
     assert not loaded & {"torch", "numpy", "pandas", "hydra", "omegaconf", "yaml", "analysis", "conf"}
 
 
-@pytest.mark.parametrize("name", ["reproduce", "render", "targets", "data"])
+@pytest.mark.parametrize("name", ["reproduce", "render", "targets", "compare", "data"])
 def test_a_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"usage: rawls {name} ")
@@ -231,3 +231,77 @@ def test_a_target_is_reproduced_once(capfd: pytest.CaptureFixture[str], folder: 
     assert main(command) == 0
     assert {path: path.stat().st_mtime_ns for path in (folder / "results/runs").rglob("*")} == runs
     assert capfd.readouterr().out == first
+
+
+def test_compare_takes_two_names_and_what_chooses_among_their_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[object, ...]] = []
+
+    def note(*given: object) -> str:
+        called.append(given)
+        return ""
+
+    monkeypatch.setattr("analysis.versus.compare_text", note)
+    variant = "asc/fig2/digits-privacy=eps1-seed=0+1"
+    assert main(["compare", "asc/table1", variant, "dataset=digits", "results.root=there", "seed=0,1"]) == 0
+    assert main(["compare", "asc", "dpsgd"]) == 0
+    assert called == [("there", "asc/table1", variant, ["dataset=digits", "seed=0,1"]), ("results", "asc", "dpsgd", [])]
+
+
+@pytest.mark.parametrize("arguments", [[], ["asc"], ["asc", "dataset=digits"], ["results.root=/there", "asc", "dpsgd"]])
+def test_compare_needs_two_names(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *arguments]) == 2
+    assert "name two sweeps, methods or runs first" in capsys.readouterr().err
+
+
+def test_compare_of_an_empty_folder_says_where_runs_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "asc", "dpsgd"]) == 2
+    assert capsys.readouterr().err == (
+        "rawls: error: unknown name 'asc': results holds no runs; say where they are, results.root=FOLDER\n"
+    )
+
+
+def test_report_tells_every_target_the_drawings_there_are_and_else_the_plan(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    main(["render", "asc/table1", *SMALL])
+    capsys.readouterr()
+    assert main(["report"]) == 0
+    assert capsys.readouterr().out == "Written: results/report/index.html\n"
+    page = (folder / "results" / "report" / "index.html").read_text(encoding="utf-8")
+    assert [name for name in choices("experiment") if f">{name}</a>" not in page] == []
+    assert page.count("<code>rawls reproduce asc/table1 dataset=digits scale=smoke seed=0 algorithm=dpsgd</code>") == 3
+    assert page.count("<code>rawls reproduce asc/fig1</code>") == 3
+    assert main(["report", "asc/fig1", "results.root=results"]) == 0
+    chosen = (folder / "results" / "report" / "index.html").read_text(encoding="utf-8")
+    assert "asc/fig1" in chosen and "asc/table1 [" not in chosen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["results.root=nowhere"], "results.root=nowhere is no folder: `rawls reproduce TARGET` makes one"),
+        (["asc/tabel1", "results.root=."], "unknown target 'asc/tabel1': did you mean asc/table1?"),
+        (["scale=smoke"], "rawls report does not know 'scale=smoke': name targets, and set results.root=FOLDER"),
+    ],
+)
+def test_what_a_report_cannot_be_made_of_is_one_line(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert main(["report", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"rawls: error: {sentence}")
+    assert list(folder.iterdir()) == []
+
+
+def test_the_dashboard_is_told_where_results_lie_and_which_targets_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[list[str]] = []
+
+    def note(options: list[str], arguments: list[str]) -> int:
+        served.append(arguments)
+        return 0
+
+    monkeypatch.setattr("analysis.dashboard.serve._serve", note)
+    assert main(["dashboard", "results.root=elsewhere", "headless=true"]) == 0
+    ((root, *experiments),) = served
+    assert root == str(Path("elsewhere").absolute())
+    assert "asc/table1" in {f"{Path(path).parent.name}/{Path(path).stem}" for path in experiments}
+    assert main(["dashboard", "results.rot=x"]) == 2

@@ -38,52 +38,125 @@ def wandb_not_lost_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     tracking._lost.clear()
 
 
+# What happens to a run is a list of [method, argument]; the files of the store are there before.
 SCRIPT = """
-import json, math, sys
+import json, os, sys
+from pathlib import Path
 from runners.tracking import tracker
-config = json.loads(sys.argv[1])
-one, other = tracker(config, "00000000000000aa"), tracker(config | {"seed": 4}, "00000000000000bb")
-for step in (5, 10):
-    for run in (one, other):
-        run.log({"step": step, "split": "valid", "wga": step / 20, "avg": math.nan, "accuracy": [0.5, None]})
-one.finish({"test": {"wga": 0.75}, "plan": {"epsilon": 0.99}})
-one.close()
-other.close()
+config, lives = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+runs = Path(config["results"]["root"]) / "runs"
+for run_id, life in lives:
+    run = tracker(config, run_id)
+    for method, argument in life:
+        if method == "log":
+            folder = runs / f"{run_id}.running"
+            folder.mkdir(parents=True, exist_ok=True)
+            with open(folder / "history.jsonl", "a") as file:
+                file.write(json.dumps(argument) + "\\n")
+        if method == "finish":
+            (runs / f"{run_id}.running").rename(runs / run_id)
+            (runs / run_id / "ledger.json").write_text('{"releases": []}')
+        if method == "die":
+            os._exit(0)
+        getattr(run, method)(*([argument] if argument else []))
 """
+OTHER = "00000000000000bb"
+SUMMARY = {
+    "provenance": "real",
+    "group_names": ["digit 0", "digit 8"],
+    "test": {"wga": 0.75, "accuracy": [0.75, None], "loss": [1.0, None], "count": [4, 0]},
+    "plan": {"epsilon": 0.99, "epsilon_per_group": [0.9, 0.99]},
+    "ledger_epsilon_per_group": [0.8, 0.9],
+}
 
 
-def records(folder: Path, *options: str) -> str:
-    """What W&B's own reader says of an offline run."""
+def row(step: int) -> dict[str, Any]:
+    return {
+        "step": step, "epoch": step / 5, "split": "valid", "wga": step / 20, "avg": None, "accuracy": [0.5, None],
+        "group_weights": [0.25, 0.75],
+    }  # fmt: skip
+
+
+def lived(root: Path, *lives: tuple[str, list[tuple[str, Any]]]) -> None:
+    """Let runs live, each in its turn, in a process of its own, and see that it says nothing."""
+    # W&B leaves the removal of its temporary folder to the end of the process.
+    strict = ["-W", "error", "-W", "ignore:Implicitly cleaning up:ResourceWarning"]
+    script = [sys.executable, *strict, "-c", SCRIPT, json.dumps(config(root, "offline")), json.dumps(lives)]
+    private = {"HOME": str(root), "WANDB_CACHE_DIR": str(root), "WANDB_CONFIG_DIR": str(root)}
+    done = subprocess.run(script, cwd=ROOT, env={**os.environ, **private}, capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def records(root: Path, run_id: str, *options: str) -> str:
+    """What W&B's own reader says of the one offline folder of a run."""
+    (folder,) = tracking.offline_folders(root, run_id)
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", *options, str(folder)]
     return subprocess.check_output(command, text=True)
 
 
-def test_offline_files_of_two_runs_side_by_side_are_read_back_by_wandb(tmp_path: Path) -> None:
-    script = [sys.executable, "-W", "error", "-c", SCRIPT, json.dumps(config(tmp_path, "offline"))]
-    private = {"HOME": str(tmp_path), "WANDB_CACHE_DIR": str(tmp_path), "WANDB_CONFIG_DIR": str(tmp_path)}
-    done = subprocess.run(script, cwd=ROOT, env={**os.environ, **private}, capture_output=True, check=True)
-    assert (done.stdout, done.stderr) == (b"", b"")
-    (folder,) = (tmp_path / "wandb").glob(f"offline-run-*-{RUN}")
-    lines = [json.loads(line) for line in records(folder).splitlines()]
-    (run,) = [line["run"] for line in lines if line["type"] == "run"]
-    assert (run["project"], run["run_id"], run["run_group"]) == ("rawls", RUN, "digits-digits_cnn")
-    assert run["display_name"] == "asc on digits, ε=1, seed 3"
-    assert run["tags"] == ["digits", "digits_cnn", "asc", "smoke"]
-    assert run.get("host", "") == ""
-    mirrored = run["config"]["update"]
+def lines(root: Path, run_id: str, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in records(root, run_id).splitlines()]
+    return [line[kind] for line in found if line["type"] == kind]
+
+
+def test_offline_files_are_read_back_by_wandb(tmp_path: Path) -> None:
+    lived(tmp_path, (RUN, [("log", row(5)), ("log", row(10)), ("finish", SUMMARY), ("close", None)]))
+    first, last = lines(tmp_path, RUN, "run")
+    assert (first["project"], first["run_id"], first["run_group"]) == ("rawls", RUN, "digits/asc")
+    assert first["display_name"] == "asc on digits, ε=1, seed 3"
+    assert first["tags"] == ["digits", "asc", "smoke", "ε=1"]
+    assert last["tags"] == [*first["tags"], "real"]
+    assert first.get("host", "") == ""
+    mirrored = first["config"]["update"]
     assert mirrored["algorithm"] == {"_target_": "algorithms.asc.Asc", "reweightings": 50}
     assert not {"results", "data", "tracking"} & mirrored.keys()
-    history = [line["history"]["item"] for line in lines if line["type"] == "history"]
-    kept = ("_step", "wga", "accuracy/0", "split")
-    assert [{key: row[key] for key in kept} for row in history] == [
-        {"_step": step, "wga": step / 20, "accuracy/0": 0.5, "split": "valid"} for step in (5, 10)
-    ]
-    assert not any({"avg", "accuracy/1"} & row.keys() for row in history)
-    summary = json.loads(records(folder, "--summary"))
+    history = [line["item"] for line in lines(tmp_path, RUN, "history")]
+    clocks = ("_runtime", "_timestamp")
+    assert [{key: value for key, value in item.items() if key not in clocks} for item in history] == [
+        {"_step": step, "epoch": step / 5, "valid/wga": step / 20, "valid/accuracy/0": 0.5, "group_weights/0": 0.25,
+         "group_weights/1": 0.75}
+        for step in (5, 10)
+    ]  # fmt: skip
+    summary = json.loads(records(tmp_path, RUN, "--summary"))
     assert summary["state"] == "finished"
     assert (summary["summary"]["test/wga"], summary["summary"]["plan/epsilon"]) == (0.75, 0.99)
-    (unfinished,) = (tmp_path / "wandb").glob("offline-run-*-00000000000000bb")
-    assert json.loads(records(unfinished, "--summary"))["exit_code"] == 1
+    assert "test/accuracy/1" not in summary["summary"]
+
+
+def test_ledger_and_table_are_artifacts_that_wait_beside_the_runs(tmp_path: Path) -> None:
+    lived(tmp_path, (RUN, [("log", row(5)), ("finish", SUMMARY)]))
+    artifacts = {artifact["type"]: artifact for artifact in lines(tmp_path, RUN, "artifact")}
+    assert {kind: artifact["name"] for kind, artifact in artifacts.items()} == {
+        "ledger": f"ledger-{RUN}",
+        "table": f"groups-{RUN}",
+    }
+    ((ledger,), (table,)) = (artifacts[kind]["manifest"]["contents"] for kind in ("ledger", "table"))
+    assert Path(ledger["local_path"]) == tmp_path / "runs" / RUN / "ledger.json"
+    assert Path(table["local_path"]).is_relative_to(tmp_path / "wandb")
+    content = json.loads(Path(table["local_path"]).read_text(encoding="utf-8"))
+    assert content["columns"] == list(tracking._GROUP_COLUMNS)
+    assert content["data"] == [
+        ["valid", 0, "digit 0", None, None, None, 0.9, 0.8],
+        ["valid", 1, "digit 8", None, None, None, 0.99, 0.9],
+        ["test", 0, "digit 0", 0.75, 1.0, 4, 0.9, 0.8],
+        ["test", 1, "digit 8", None, None, 0, 0.99, 0.9],
+    ]
+
+
+def test_a_resumed_run_goes_on_under_its_id_and_nothing_is_lost_or_twice(tmp_path: Path) -> None:
+    begun = [("log", row(5)), ("log", row(10)), ("close", None)]
+    # The checkpoint was before step 10, which is computed again.
+    lived(tmp_path, (RUN, begun), (OTHER, begun), (RUN, [("log", row(10)), ("log", row(15)), ("finish", SUMMARY)]))
+    assert [line["item"]["_step"] for line in lines(tmp_path, RUN, "history")] == [5, 10, 15]
+    assert json.loads(records(tmp_path, RUN, "--summary"))["exit_code"] == 0
+    assert [line["item"]["_step"] for line in lines(tmp_path, OTHER, "history")] == [5, 10]
+    assert json.loads(records(tmp_path, OTHER, "--summary"))["exit_code"] == 1
+
+
+def test_a_run_whose_process_died_goes_on_too(tmp_path: Path) -> None:
+    lived(tmp_path, (RUN, [("log", row(5)), ("die", None)]))
+    lived(tmp_path, (RUN, [("log", row(10)), ("finish", SUMMARY)]))
+    assert [line["item"]["_step"] for line in lines(tmp_path, RUN, "history")] == [5, 10]
 
 
 class Breaking(ModuleType):
@@ -94,6 +167,7 @@ class Breaking(ModuleType):
         self.breaks_at = breaks_at
         self.calls: list[str] = []
         self.summary: dict[str, Any] = {}
+        self.tags: tuple[str, ...] = ()
 
     def call(self, name: str) -> None:
         self.calls.append(name)
@@ -124,8 +198,8 @@ def test_losing_wandb_is_one_line_and_then_silence(
     for _ in range(2):
         run = tracking.tracker(config(tmp_path, "online"), RUN)
         assert run.label == "asc on digits, ε=1, seed 3"
-        run.log({"step": 1, "wga": 0.5})
-        run.log({"step": 2, "wga": 0.5})
+        run.log(row(1))
+        run.log(row(2))
         run.finish({"test": {"wga": 0.5}})
         run.close()
     assert capsys.readouterr().err == "W&B is off from here on (the service is gone); results.root has everything\n"
@@ -138,7 +212,7 @@ def test_a_folder_that_cannot_be_made_loses_wandb_and_not_the_run(
 ) -> None:
     (tmp_path / "wandb").write_text("no folder")
     run = tracking.tracker(config(tmp_path, "offline"), RUN)
-    run.log({"step": 1})
+    run.log(row(1))
     run.close()
     assert capsys.readouterr().err.startswith("W&B is off from here on ([Errno 17] File exists")
 
@@ -150,7 +224,7 @@ def test_tracking_that_is_off_does_not_even_import_wandb(
     monkeypatch.setenv("WANDB_MODE", environment)
     monkeypatch.setitem(sys.modules, "wandb", None)  # importing it raises
     run = tracking.tracker(config(tmp_path, mode), RUN)
-    run.log({"step": 1, "wga": 0.5})
+    run.log(row(1))
     run.finish({})
     assert not tracking._lost.is_set()
     assert list(tmp_path.iterdir()) == []
@@ -159,3 +233,16 @@ def test_tracking_that_is_off_does_not_even_import_wandb(
 def test_values_are_flattened_to_paths() -> None:
     nested = {"a": {"b": [1, math.nan, None, {"c": "x"}]}, "d": 0.5}
     assert dict(tracking.flat(nested)) == {"a/b/0": 1, "a/b/3/c": "x", "d": 0.5}
+
+
+def test_curves_are_grouped_by_split_and_end_in_the_group() -> None:
+    assert dict(tracking.curves(row(5))) == {
+        "epoch": 1.0, "group_weights/0": 0.25, "group_weights/1": 0.75, "valid/wga": 0.25, "valid/accuracy/0": 0.5,
+    }  # fmt: skip
+
+
+def test_a_run_that_another_runs_id_begins_with_keeps_its_folder(tmp_path: Path) -> None:
+    for name in ("offline-run-20260101_000000-aa", "offline-run-20260101_000001-aa-1", "run-20260101_000000-aa"):
+        (tmp_path / "wandb" / name).mkdir(parents=True)
+    assert [folder.name[-4:] for folder in tracking.offline_folders(tmp_path, "aa")] == ["0-aa", "aa-1"]
+    assert len(tracking.offline_folders(tmp_path)) == 2
