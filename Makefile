@@ -16,7 +16,7 @@ DEMO_TABLE := asc/table1 dataset=digits privacy=eps8
 DEMO_FIGURE := asc/fig2 dataset=digits privacy=eps8
 
 # What the tests marked `system` need.
-SYSTEM_PACKAGES := munge slurm-wlm
+SYSTEM_PACKAGES := munge slurm-wlm chromium
 
 # Test processes, one thread each.
 JOBS ?= 2
@@ -59,11 +59,11 @@ lint: $(STAMP)  ## Style and types
 	$(PYTHON) -m mypy
 
 test: lint  ## Style, types, and every test that needs no system package
-	$(PYTEST) -m "not system" --numprocesses $(JOBS) --dist worksteal
+	$(PYTEST) -m "not system" --numprocesses $(JOBS) --dist worksteal --durations 15
 
 # As root on Debian they are installed; elsewhere a test whose packages are not there is skipped, and in CI it fails.
 test-system: $(STAMP)  ## The tests that need system packages
-	@if ! command -v sbatch >/dev/null && [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then \
+	@if ! { command -v sbatch && command -v chromium; } >/dev/null && [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then \
 	    echo "installing $(SYSTEM_PACKAGES)"; \
 	    export DEBIAN_FRONTEND=noninteractive; \
 	    apt-get update -qq && apt-get install -qq --yes --no-install-recommends $(SYSTEM_PACKAGES) >/dev/null; \

@@ -1,0 +1,137 @@
+"""What trains now, from the files by which the processes of a sweep show that they live.
+
+    workers/<token>.json   a worker and what its runs are doing: {host, pid, runs: [{run_id, label, step, …}]}
+    sweeps/<token>.json    a launcher: {command, total, run_ids: those not done when it began}
+    <token>.lock           held under flock while the process lives
+
+Their time is the process's last beat. Nothing is written here: reading is all a page may do.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEAD_AFTER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A run in training. `rate` is in steps per second; None before it can be told."""
+
+    run_id: str
+    label: str
+    host: str
+    step: int | None
+    steps: int | None
+    rate: float | None
+    wga: float | None
+
+    @property
+    def seconds_left(self) -> float | None:
+        if self.step is None or self.steps is None or not self.rate:
+            return None
+        return (self.steps - self.step) / self.rate
+
+    @property
+    def share(self) -> float:
+        return self.step / self.steps if self.step is not None and self.steps else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A launcher that lives: `run_ids` were not done when it began, of `total` that it was asked for."""
+
+    command: str
+    host: str
+    pid: int
+    total: int
+    run_ids: tuple[str, ...]
+
+
+def training(root: Path) -> list[Training]:
+    """Every run that a living worker holds."""
+    return [
+        _training(run, str(told.get("host", "")))
+        for told in _everyone(root / "workers")
+        for run in told.get("runs") or []
+        if run.get("event") not in ("done", "failed")
+    ]
+
+
+def sweeps(root: Path) -> list[Sweep]:
+    """Every launcher that lives."""
+    return [
+        Sweep(
+            command=str(told.get("command", "")),
+            host=str(told.get("host", "")),
+            pid=int(told.get("pid", 0)),
+            total=int(told.get("total", 0)),
+            run_ids=tuple(told.get("run_ids") or ()),
+        )
+        for told in _everyone(root / "sweeps")
+    ]
+
+
+def _training(run: dict[str, Any], host: str) -> Training:
+    step, elapsed = run.get("step"), run.get("elapsed") or 0.0
+    taken = 0 if step is None else step - run.get("first", step)
+    return Training(
+        run_id=run["run_id"],
+        label=str(run.get("label") or run["run_id"]),
+        host=host,
+        step=step,
+        steps=run.get("steps"),
+        rate=taken / elapsed if taken > 0 and elapsed > 0 else None,
+        wga=run.get("wga"),
+    )
+
+
+def _everyone(folder: Path) -> Iterator[dict[str, Any]]:
+    """What each living process says of itself, in the order they began."""
+    found = []
+    for path in folder.glob("*.json"):
+        with suppress(OSError, ValueError):
+            with open(path, "rb") as file:
+                beat, told = os.fstat(file.fileno()).st_mtime, json.loads(file.read())
+            if isinstance(told, dict) and _is_alive(path, told, beat):
+                found.append(told)
+    yield from sorted(found, key=lambda told: (told.get("started", 0), told.get("token", "")))
+
+
+def _is_alive(path: Path, told: dict[str, Any], beat: float) -> bool:
+    """On this machine the lock tells at once; elsewhere, or where there are no locks, the last beat."""
+    held = None
+    if told.get("locked") and told.get("boot_id") == _boot_id():
+        held = _is_locked(path.with_suffix(".lock"))
+    return time.time() - beat <= DEAD_AFTER_SECONDS if held is None else held
+
+
+def _is_locked(path: Path) -> bool | None:
+    try:
+        lock = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(lock)
+    return False
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return None

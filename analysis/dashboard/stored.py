@@ -1,0 +1,217 @@
+"""Saved results for the pages, read once for each state of the results folder.
+
+What the functions return is shared by everybody who looks: nobody changes it in place.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+import yaml
+
+from analysis import targets
+from analysis.load import Store, load
+from analysis.manifest import Manifest
+from analysis.settings import Settings
+from analysis.settings import load as load_settings
+
+STATES = ("", "running", "failed")  # what follows the dot of a run's folder
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Here:
+    """The results folder, and the YAML files of the targets there are."""
+
+    root: Path
+    experiments: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What is known of a target that never ran here."""
+
+    target: str
+    title: str
+    paper: str
+    table: str
+    command: str
+
+
+def state(root: Path) -> str:
+    """Another text whenever a run begins, ends, fails or is removed; not when it only takes a step."""
+    found = []
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(root / "runs") as entries:
+        for entry in entries:
+            suffix = entry.name.partition(".")[2]
+            if suffix in STATES:
+                found.append((entry.name, 0 if suffix == "running" else _changed(entry)))
+    return sha256(repr(sorted(found)).encode()).hexdigest()
+
+
+def _changed(entry: "os.DirEntry[str]") -> int:
+    try:
+        return entry.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def runs(here: Here) -> Store:
+    """Every run and its groups; no histories."""
+    return _runs(str(here.root), state(here.root))
+
+
+@st.cache_resource(max_entries=2, show_spinner="Reading the runs")
+def _runs(root: str, state: str) -> Store:
+    return load(root, history=False)
+
+
+def histories(here: Here, run_ids: tuple[str, ...]) -> Store:
+    """These runs with their histories."""
+    return _histories(str(here.root), state(here.root), run_ids)
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the histories")
+def _histories(root: str, state: str, run_ids: tuple[str, ...]) -> Store:
+    return load(root, run_ids)
+
+
+def manifests(here: Here) -> dict[str, Path]:
+    """'asc/table1 · digits-smoke' -> the manifest's path, for every target that was asked for here."""
+    root = here.root / "targets"
+    paths = sorted(root.rglob("manifest.json"))
+    return {" · ".join(path.parent.relative_to(root).as_posix().rsplit("/", 1)): path for path in paths}
+
+
+def manifest(path: Path) -> Manifest:
+    """Raises a ValueError that says what is wrong with the file."""
+    return _manifest(path, time_of(path))
+
+
+@st.cache_resource(max_entries=500, show_spinner=False)
+def _manifest(path: Path, time: int) -> Manifest:
+    return Manifest.read(path)
+
+
+def readable(here: Here) -> dict[str, Manifest]:
+    """Those manifests that can be read."""
+    found = {}
+    for name, path in manifests(here).items():
+        with suppress(ValueError):
+            found[name] = manifest(path)
+    return found
+
+
+def time_of(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def status(here: Here) -> pd.DataFrame:
+    """One row per manifest, see analysis.targets.status; `name` is the manifest's in `manifests`."""
+    found = manifests(here)
+    table = _status(str(here.root), state(here.root), tuple((path, time_of(path)) for path in found.values()))
+    return table.assign(name=list(found))
+
+
+@st.cache_resource(max_entries=2, show_spinner="Judging the targets")
+def _status(root: str, state: str, files: tuple[tuple[Path, int], ...]) -> pd.DataFrame:
+    return targets.status(root, [path for path, _ in files])
+
+
+@st.cache_resource(show_spinner=False)
+def experiments(files: tuple[Path, ...]) -> dict[str, Experiment]:
+    """The targets there are, by name."""
+    found = {}
+    for path in files:
+        try:
+            content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+            name, draw = f"{path.parent.name}/{path.stem}", content.get("draw") or {}
+            found[name] = Experiment(
+                target=name,
+                title=str(content.get("title") or name),
+                paper=str(draw.get("paper") or path.parent.name),
+                table=str(draw.get("table") or path.stem),
+                command=f"rawls reproduce {name}",
+            )
+        except (OSError, yaml.YAMLError, AttributeError):
+            continue  # `rawls targets` says what is wrong with it; the others are shown
+    return found
+
+
+def settings(here: Here) -> Mapping[str, Settings]:
+    """Run id -> what its configuration says, flat ('optimizer.lr': 0.5); of finished runs."""
+    return _settings(str(here.root), state(here.root))
+
+
+@st.cache_resource(max_entries=2, show_spinner="Reading the configurations")
+def _settings(root: str, state: str) -> Mapping[str, Settings]:
+    runs = _runs(root, state).runs
+    return load_settings(root, runs.loc[runs["status"] == "done", "run_id"])
+
+
+def config(here: Here, run_id: str, status: str) -> dict[str, Any]:
+    """The whole configuration of one run, flat; empty if there is none."""
+    return flat(_yaml(_text(here, run_id, status, "config.yaml")))
+
+
+def error(here: Here, run_id: str) -> str:
+    """What a failed run left: its error and trace."""
+    return _text(here, run_id, "failed", "error.txt")
+
+
+def ledger(here: Here, run_id: str) -> dict[str, Any]:
+    """The ledger of a finished run; empty if there is none."""
+    return _json(_text(here, run_id, "done", "ledger.json"))
+
+
+def summary(here: Here, run_id: str) -> dict[str, Any]:
+    """The summary of a finished run; empty if it cannot be read."""
+    return _json(_text(here, run_id, "done", "summary.json"))
+
+
+def _text(here: Here, run_id: str, status: str, name: str) -> str:
+    folder = run_id if status in ("done", "unreadable") else f"{run_id}.{status}"
+    try:
+        return (here.root / "runs" / folder / name).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _yaml(text: str) -> dict[str, Any]:
+    try:
+        found = yaml.load(text, Loader=_LOADER)
+    except yaml.YAMLError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, keys joined by dots; a `_target_` is the name of what it makes."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{name}.")
+        elif key == "_target_" and isinstance(value, str):
+            found[prefix.removesuffix(".") or name] = value.split(".")[-2] if "." in value else value
+        else:
+            found[name] = value
+    return found
