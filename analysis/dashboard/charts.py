@@ -45,10 +45,10 @@ def lines(
     """
     scale: dict[str, Any] = {"type": "log"} if log_y else {"domainMin": 0} if zero else {"zero": False}
     across = {
-        "field": "x", "type": "quantitative", "title": x, "axis": {"format": "~g"},
+        "field": "x", "type": "quantitative", "title": x, "axis": {"format": "~r"},
         "scale": {"zero": False, "nice": False, "padding": 12},
     }  # fmt: skip
-    height = {"field": "mean", "type": "quantitative", "title": y, "scale": scale, "axis": {"format": "~g"}}
+    height = {"field": "mean", "type": "quantitative", "title": y, "scale": scale, "axis": {"format": "~r"}}
     tip = [
         {"field": "name", "type": "nominal", "title": "Configuration"},
         {"field": "x", "type": "quantitative", "title": x, "format": ".4~g"},
@@ -179,7 +179,7 @@ def intervals(data: pd.DataFrame, *, x: str, description: str) -> None:
         data: name, difference, low, high.
     """
     down = {"field": "name", "type": "nominal", "title": None, "sort": list(data["name"])}
-    across = {"type": "quantitative", "title": x, "axis": {"format": "~g"}}
+    across = {"type": "quantitative", "title": x, "axis": {"format": "~r"}}
     layers = [
         {"mark": {"type": "rule", "color": "#6B7280", "strokeDash": [5, 4]}, "encoding": {"x": {"datum": 0}}},
         {
