@@ -12,7 +12,7 @@ from runners.store import RunFolder, Store
 from runners.worker import Report
 
 TASK = "tests.runners.saving_sweep:train_fleet"
-OVERRIDES = ("dataset=digits", "privacy=eps8", "scale=smoke", "schedule.max_steps=300", "schedule.evaluations=10")
+OVERRIDES = ("dataset=digits", "privacy=eps8", "scale=smoke", "schedule.max_steps=2000", "schedule.evaluations=10")
 RUNS = 6
 
 
