@@ -111,7 +111,7 @@ class FleetBlock:
             rows, labels, groups = (each.index_select(0, where) for each in (data.rows, data.labels, data.groups))
             looked_up.append((rows, labels, bounds.index_select(0, groups)))
         self._rows, self._labels, self._bounds = (
-            torch.stack([values.view(steps, -1) for values in of_kind], 1).unbind(0)
+            torch.stack([values.view(steps, used.shape[2]) for values in of_kind], 1).unbind(0)
             for of_kind in zip(*looked_up, strict=True)
         )
         self._used = torch.from_numpy(used).to(like.device).unbind(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -47,6 +48,17 @@ def test_an_empty_batch_is_noised_and_charged() -> None:
     step.step(0)
     assert not torch.equal(before, step.params)
     assert empty.ledger.count("gradient") == 1
+
+
+def test_a_block_in_which_nobody_is_drawn_is_noised_and_charged() -> None:
+    runs = [member(method_of("dpsgd", sampling="poisson"), key) for key in "ab"]
+    for run in runs:
+        run.block = (0, [np.zeros(0, dtype=np.int64)] * 64)
+    step = fleet(runs)
+    before = step.params.clone()
+    step.step(0)
+    assert (before != step.params).any(1).all()
+    assert [run.ledger.count("gradient") for run in runs] == [1, 1]
 
 
 @pytest.mark.parametrize("importance", [-1000.0, 1000.0, math.nan, math.inf, -math.inf, 0, 1])
