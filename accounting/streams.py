@@ -65,7 +65,7 @@ class Streams:
             kept = self._kept.get(address)
             if kept is None or kept[0] != block:
                 kept = self._kept[address] = block, self.normal_block(values, block, purpose)
-            values.add_(kept[1][place], alpha=std)
+            values.addcmul_(kept[1][place], values.new_tensor(std))  # rounds as FleetNoise does
         else:
             generator = self._noise_generator(values, index, purpose)
             values.add_(values.new_empty(values.shape).normal_(generator=generator), alpha=std)
@@ -111,11 +111,9 @@ class FleetNoise:
         number, place = divmod(index, WHOLE_BLOCK)
         block = (number, purposes, values.shape, values.dtype, values.device)
         if block != self._block:
-            drawn = [
-                one.normal_block(values[run], number, purposes[run]) for run, one in enumerate(self._streams)
-            ]
             import torch
 
+            drawn = [one.normal_block(values[run], number, purposes[run]) for run, one in enumerate(self._streams)]
             self._block, self._normal = block, torch.stack(drawn, 1)
         if stds != self._stds:
             self._stds, self._column = stds, values.new_tensor(stds).unsqueeze(1)

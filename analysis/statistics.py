@@ -95,7 +95,6 @@ def pooled_stds_apart(first: Spread, second: Spread) -> float:
     return difference / std
 
 
-mean_std = spread
 
 
 def confidence_interval(values: Iterable[float], level: float = 0.95) -> Interval:

@@ -28,6 +28,17 @@ class WeightedSum:
     weights: Tensor
     total: Tensor
 
+    @classmethod
+    def of_parts(cls, parts: Sequence[tuple[Tensor, Tensor, Tensor]], total: Tensor) -> WeightedSum:
+        """From losses, norms and weights of consecutive slots, [run, slot] each; an empty batch has no parts."""
+        if len(parts) == 1:
+            losses, norms, weights = parts[0]
+        elif parts:
+            losses, norms, weights = (torch.cat(values, 1) for values in zip(*parts, strict=True))
+        else:
+            losses, norms, weights = total.new_zeros(3, len(total), 0)
+        return cls(losses, norms, weights, total)
+
 
 class Engine(Protocol):
     """Per-sample losses and norms, weighted gradient sums, and plain evaluation of one model."""

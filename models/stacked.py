@@ -57,13 +57,7 @@ class StackedEngine(FusedEngine):
             part = slice(start, min(start + self._slots_at_once, slots))
             window = slice(0, runs), part
             parts.append(self._add_part(params, inputs[:, part].flatten(2), labels[:, part], weigh, window, total))
-        if len(parts) == 1:
-            losses, norms, weights = parts[0]
-        elif parts:
-            losses, norms, weights = (torch.cat(values, 1) for values in zip(*parts, strict=True))
-        else:
-            losses, norms, weights = params.new_zeros(3, runs, 0)
-        return WeightedSum(losses, norms, weights, total)
+        return WeightedSum.of_parts(parts, total)
 
     def _add_part(
         self, params: Tensor, x: Tensor, labels: Tensor, weigh: Weigh, window: tuple[slice, slice], total: Tensor

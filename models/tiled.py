@@ -1,7 +1,7 @@
 """The tiled engine: the runs of a fleet at once, on a CPU, for models whose kernels cost more to call than to run.
 
 The rules of models/fused.py for chains of small Linear layers with activations between them, on arrays with a run
-axis, in numpy: its calls cost a third of torch's, and torch's batched product takes ten times as long at such sizes.
+axis, in numpy, whose calls cost less than torch's.
 A run must come to the same numbers alone and in any fleet. So a product is taken in tiles of TILE_ROWS samples, for
 which numpy calls its kernel one after another whatever else there is; a batch is filled up with zeros to whole tiles,
 and tiles are added in order.
@@ -80,13 +80,7 @@ class TiledEngine(FusedEngine):
             window = slice(0, runs), part
             x, numbers = inputs[:, part].numpy().reshape(runs, part.stop - start, -1), labels[:, part].numpy()
             parts.append(self._add_part(self._viewed[1], x, numbers, weigh, window, sums))
-        if len(parts) == 1:
-            losses, norms, weights = parts[0]
-        elif parts:
-            losses, norms, weights = (torch.cat(values, 1) for values in zip(*parts, strict=True))
-        else:
-            losses, norms, weights = params.new_zeros(3, runs, 0)
-        return WeightedSum(losses, norms, weights, total)
+        return WeightedSum.of_parts(parts, total)
 
     @np.errstate(invalid="ignore", over="ignore")  # what is not finite is dealt with
     def _add_part(

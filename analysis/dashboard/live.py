@@ -2,12 +2,11 @@
 
     workers/<token>.json   a worker and what its runs are doing: {host, pid, runs: [{run_id, label, step, …}]}
     sweeps/<token>.json    a launcher: {command, total, run_ids: those not done when it began}
-    <token>.lock           held under flock while the process lives
 
-Their time is the process's last beat. Nothing is written here: reading is all a page may do.
+Their time is the process's last beat: one that was killed is still shown for a minute, one that ended is not. Nothing
+is written here: reading is all a page may do.
 """
 
-import fcntl
 import json
 import os
 import time
@@ -99,39 +98,6 @@ def _everyone(folder: Path) -> Iterator[dict[str, Any]]:
         with suppress(OSError, ValueError):
             with open(path, "rb") as file:
                 beat, told = os.fstat(file.fileno()).st_mtime, json.loads(file.read())
-            if isinstance(told, dict) and _is_alive(path, told, beat):
+            if isinstance(told, dict) and time.time() - beat <= DEAD_AFTER_SECONDS:
                 found.append(told)
     yield from sorted(found, key=lambda told: (told.get("started", 0), told.get("token", "")))
-
-
-def _is_alive(path: Path, told: dict[str, Any], beat: float) -> bool:
-    """On this machine the lock tells at once; elsewhere, or where there are no locks, the last beat."""
-    held = None
-    if told.get("locked") and told.get("boot_id") == _boot_id():
-        held = _is_locked(path.with_suffix(".lock"))
-    return time.time() - beat <= DEAD_AFTER_SECONDS if held is None else held
-
-
-def _is_locked(path: Path) -> bool | None:
-    try:
-        lock = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    finally:
-        os.close(lock)
-    return False
-
-
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return None

@@ -16,7 +16,6 @@ from analysis.statistics import (
     Spread,
     confidence_interval,
     holm,
-    mean_std,
     paired_difference,
     pooled_std,
     pooled_stds_apart,
@@ -98,7 +97,7 @@ def test_the_interval_is_scipys(sample: list[float], level: float) -> None:
     found = confidence_interval([*sample, math.nan], level)
     expected = stats.t.interval(level, len(sample) - 1, loc=np.mean(sample), scale=stats.sem(sample))
     assert (found.low, found.high) == pytest.approx(expected, rel=1e-9)
-    assert (found.mean, found.n) == (mean_std(sample).mean, len(sample))
+    assert (found.mean, found.n) == (spread(sample).mean, len(sample))
 
 
 def test_an_interval_of_what_does_not_vary_is_a_point_and_of_one_value_unknown() -> None:

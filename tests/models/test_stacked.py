@@ -1,4 +1,4 @@
-"""The stacked engine, on a CPU: against a micro-batch of one and the looping engine."""
+"""The stacked engine (on a CPU) and the tiled one: against a micro-batch of one and the looping engine."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from models.fused import FusedEngine
 from models.stacked import StackedEngine, chain_of
+from models.tiled import TiledEngine
 from tests.models.chains import (
     CHAINS,
     CPU,
@@ -20,32 +22,38 @@ from tests.models.chains import (
 )
 
 every_chain = pytest.mark.parametrize("name", CHAINS)
+both = pytest.mark.parametrize("kind", [StackedEngine, TiledEngine])
 
 
+@both
 @every_chain
 @pytest.mark.parametrize("slots", SLOTS)
-def test_it_equals_a_micro_batch_of_one(name: str, slots: int) -> None:
-    assert_equal_to_a_micro_batch_of_one(StackedEngine, name, slots)
+def test_it_equals_a_micro_batch_of_one(kind: type[FusedEngine], name: str, slots: int) -> None:
+    assert_equal_to_a_micro_batch_of_one(kind, name, slots)
 
 
+@both
 @every_chain
 @pytest.mark.parametrize("slots", SLOTS)
-def test_it_equals_the_loop_over_runs_in_single_precision(name: str, slots: int) -> None:
-    assert_equal_to_the_loop(StackedEngine, name, slots)
+def test_it_equals_the_loop_over_runs_in_single_precision(kind: type[FusedEngine], name: str, slots: int) -> None:
+    assert_equal_to_the_loop(kind, name, slots)
 
 
-def test_an_empty_batch_gives_zeros() -> None:
-    assert_empty_batches_give_zeros(StackedEngine)
+@both
+def test_an_empty_batch_gives_zeros(kind: type[FusedEngine]) -> None:
+    assert_empty_batches_give_zeros(kind)
 
 
+@both
 @every_chain
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf, 1e200])
-def test_a_sample_that_is_not_finite_contributes_exactly_zero(name: str, bad: float) -> None:
-    assert_not_finite_is_zero(StackedEngine, name, bad)
+def test_a_sample_that_is_not_finite_contributes_exactly_zero(kind: type[FusedEngine], name: str, bad: float) -> None:
+    assert_not_finite_is_zero(kind, name, bad)
 
 
-def test_it_leaves_what_it_is_given() -> None:
-    assert_given_values_stay(StackedEngine)
+@both
+def test_it_leaves_what_it_is_given(kind: type[FusedEngine]) -> None:
+    assert_given_values_stay(kind)
 
 
 def test_windows_partition_the_batch_in_order() -> None:

@@ -1,4 +1,4 @@
-"""The tiled engine: against a micro-batch of one and the looping engine; and a run's numbers, whatever its fleet."""
+"""The tiled engine: a run's numbers, whatever its fleet; what it shares with the stacked one is in test_stacked.py."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,42 +13,11 @@ from tests.models.chains import (
     CHAINS,
     CPU,
     SLOTS,
-    assert_empty_batches_give_zeros,
-    assert_equal_to_a_micro_batch_of_one,
-    assert_equal_to_the_loop,
-    assert_given_values_stay,
-    assert_not_finite_is_zero,
     case,
     clip,
 )
 
 every_chain = pytest.mark.parametrize("name", CHAINS)
-
-
-@every_chain
-@pytest.mark.parametrize("slots", SLOTS)
-def test_it_equals_a_micro_batch_of_one(name: str, slots: int) -> None:
-    assert_equal_to_a_micro_batch_of_one(TiledEngine, name, slots)
-
-
-@every_chain
-@pytest.mark.parametrize("slots", SLOTS)
-def test_it_equals_the_loop_over_runs_in_single_precision(name: str, slots: int) -> None:
-    assert_equal_to_the_loop(TiledEngine, name, slots)
-
-
-def test_an_empty_batch_gives_zeros() -> None:
-    assert_empty_batches_give_zeros(TiledEngine)
-
-
-@every_chain
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf, 1e200])
-def test_a_sample_that_is_not_finite_contributes_exactly_zero(name: str, bad: float) -> None:
-    assert_not_finite_is_zero(TiledEngine, name, bad)
-
-
-def test_it_leaves_what_it_is_given() -> None:
-    assert_given_values_stay(TiledEngine)
 
 
 @every_chain
