@@ -56,6 +56,7 @@ demo: $(STAMP)  ## Train the five methods of ASC's Table 1 on small real data: t
 
 lint: $(STAMP)  ## Style and types
 	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 
 test: lint  ## Style, types, and every test that needs no system package

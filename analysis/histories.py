@@ -98,4 +98,3 @@ def _rows(table: pa.Table, run_ids: Sequence[str], counts: Sequence[int]) -> Row
     starts = np.cumsum([0, *counts])
     where = {run_id: (int(first), count) for run_id, first, count in zip(run_ids, starts, counts, strict=False)}
     return Rows(table=pa.table({**columns, "run_id": ids.cast(pa.string())}), where=where)
-

@@ -4,8 +4,8 @@
 
 Four frames, whose every column analysis/columns.py explains (print(analysis.describe("runs"))):
     store.runs      one row per run, whatever its state
-    store.history   one row per line of history.jsonl
     store.groups    one row per run, split and group, of the last iterate. An empty group has count 0 and NaN, never 0
+    store.history   one row per line of history.jsonl; read when it is first asked for
     store.ledger    one row per release of a finished run; read when it is first asked for
 
 A number that is missing is NaN, a text None or NaN. Half a sweep is a legal store: running and failed folders are
@@ -17,7 +17,7 @@ deleted at any time.
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -65,8 +65,17 @@ class Store:
 
     root: Path
     runs: pd.DataFrame
-    history: pd.DataFrame
     groups: pd.DataFrame
+
+    @cached_property
+    def history(self) -> pd.DataFrame:
+        """Most of what a store holds; many who load one want no curves."""
+        wanted = list(self.runs["run_id"])
+        folders = _folders(self.root / "runs")  # a run may have ended since its row was read
+        found = {run_id: folders[run_id] for run_id in wanted if run_id in folders}
+        done, others = _parted(found)
+        lines = histories.load(self.root / "cache" / "history.arrow", done, others, list(found))
+        return lines.astype(dict.fromkeys(histories.NUMBERS, float))
 
     @cached_property
     def ledger(self) -> pd.DataFrame:
@@ -74,13 +83,12 @@ class Store:
         return ledgers.load(self.root, self.runs.loc[self.runs["status"] == "done", "run_id"])
 
 
-def load(results_root: str | Path, run_ids: Iterable[str] | None = None, *, history: bool = True) -> Store:
+def load(results_root: str | Path, run_ids: Iterable[str] | None = None) -> Store:
     """Read the runs under `results_root`/runs: all of them, or those of `run_ids` that exist.
 
     Args:
         results_root: the folder that holds `runs` and `targets`.
         run_ids: which runs to read; None reads all.
-        history: False leaves the histories unread, which is most of the time spent here.
 
     Raises:
         ValueError: the store was written by a newer version.
@@ -89,8 +97,7 @@ def load(results_root: str | Path, run_ids: Iterable[str] | None = None, *, hist
     _check_format(root)
     folders = _folders(root / "runs")
     wanted = sorted(folders) if run_ids is None else [run for run in dict.fromkeys(run_ids) if run in folders]
-    done = {run: folders[run][1] for run in wanted if folders[run][0] not in UNFINISHED}
-    others = {run: folders[run] for run in wanted if run not in done}
+    done, others = _parted({run_id: folders[run_id] for run_id in wanted})
     finished = cached(
         root / "cache" / "runs.arrow",
         done,
@@ -98,17 +105,15 @@ def load(results_root: str | Path, run_ids: Iterable[str] | None = None, *, hist
         lambda ids: _rows([_finished(run, done[run]) for run in ids]),
         code=(Path(__file__),),
     )
-    unfinished = _rows([_unfinished(run, status, Path(folder)) for run, (status, folder) in others.items()])
+    unfinished = _rows([_unfinished(run, folders[run][0], Path(folder)) for run, folder in others.items()])
     table = in_order(merged([finished, unfinished]), wanted)
-    lines = pd.DataFrame(columns=HISTORY)
-    if history:
-        lines = histories.load(root / "cache" / "history.arrow", done, {run: others[run][1] for run in others}, wanted)
-    return Store(
-        root=root,
-        runs=_runs_frame(table),
-        history=lines.astype(dict.fromkeys(histories.NUMBERS, float)),
-        groups=_groups_frame(table),
-    )
+    return Store(root=root, runs=_runs_frame(table), groups=_groups_frame(table))
+
+
+def _parted(folders: Mapping[str, tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
+    """run id -> folder, of the finished runs and of the others."""
+    done = {run_id: folder for run_id, (status, folder) in folders.items() if status not in UNFINISHED}
+    return done, {run_id: folder for run_id, (_, folder) in folders.items() if run_id not in done}
 
 
 def _check_format(root: Path) -> None:

@@ -1,8 +1,8 @@
 """What a name on the command line means: a sweep, a method or a run of the store; and which of its runs are chosen.
 
-    asc/table1, asc/table1/VARIANT, FOLDER/manifest.json    all runs of a target, methods told apart
-    ASC, asc                                                the runs of a label, or of an algorithm
-    4ff39f                                                  the run whose id begins so
+asc/table1, asc/table1/VARIANT, FOLDER/manifest.json    all runs of a target, methods told apart
+ASC, asc                                                the runs of a label, or of an algorithm
+4ff39f                                                  the run whose id begins so
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -95,8 +95,6 @@ def pooled_stds_apart(first: Spread, second: Spread) -> float:
     return difference / std
 
 
-
-
 def confidence_interval(values: Iterable[float], level: float = 0.95) -> Interval:
     """The t interval for the mean of the finite values."""
     numbers = _finite(values)

@@ -15,7 +15,7 @@ COLUMNS = ["target", "variant", "title", "done", "needed", "failed", "running", 
 
 
 def status(results_root: str | Path, manifests: Iterable[Mapping[str, Any] | Path]) -> pd.DataFrame:
-    """One row per manifest, in the order given. Nothing is drawn and no history is read.
+    """One row per manifest, in the order given; no file is drawn.
 
     Args:
         results_root: the folder that holds `runs`.
@@ -29,7 +29,7 @@ def status(results_root: str | Path, manifests: Iterable[Mapping[str, Any] | Pat
     """
     read = [_read(item) for item in manifests]
     ids = [run_id for manifest in read if isinstance(manifest, Manifest) for run_id in manifest.run_ids]
-    store = load(results_root, ids, history=False)
+    store = load(results_root, ids)
     rows = [_row(item, store) if isinstance(item, Manifest) else item for item in read]
     return pd.DataFrame(rows, columns=COLUMNS)
 

@@ -45,7 +45,7 @@ def compare_text(results_root: str | Path, one: str, other: str, overrides: Sequ
         ValueError: a name, key or value that is not there, or several configurations where one is needed.
     """
     given = dict(_pair(text) for text in overrides)
-    store = load(results_root, history=False)
+    store = load(results_root)
     names = Names(store, given.pop("target", ""))
     first, second = names.side(one), names.side(other)
     done = [side.runs.loc[side.runs["status"] == "done", "run_id"] for side in (first, second)]
@@ -77,8 +77,7 @@ def _text(sides: Sequence[Side], comparison: Comparison) -> str:
 def _legend(sides: Sequence[Side], heads: Sequence[str], comparison: Comparison) -> str:
     used = [sum(len(pair.runs[place]) for pair in comparison.matches) for place in (0, 1)]
     lines = [
-        f"{head}: {side.what}; {_runs(count)} compared"
-        for head, side, count in zip(heads, sides, used, strict=True)
+        f"{head}: {side.what}; {_runs(count)} compared" for head, side, count in zip(heads, sides, used, strict=True)
     ]
     told = []
     for place, side in enumerate(sides):
@@ -159,9 +158,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     decimals = 1
     if row["metric"] in PLANNED:
         decimals = 2 if max(row["one_mean"], row["other_mean"]) < LARGE_EPSILON else 0
-    sides = [
-        Spread(mean=row[f"{side}_mean"], std=row[f"{side}_std"], n=row[f"{side}_n"]) for side in ("one", "other")
-    ]
+    sides = [Spread(mean=row[f"{side}_mean"], std=row[f"{side}_std"], n=row[f"{side}_n"]) for side in ("one", "other")]
     interval = DASH
     if not math.isnan(row["low"]):
         interval = f"[{signed(row['low'], decimals)}, {signed(row['high'], decimals)}]"

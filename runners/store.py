@@ -229,7 +229,7 @@ class Store:
         except OSError:
             return False
         except (ValueError, TypeError, KeyError) as error:
-            raise ResultsError(f"{path} cannot be read: it should say {{\"format\": {FORMAT}}}") from error
+            raise ResultsError(f'{path} cannot be read: it should say {{"format": {FORMAT}}}') from error
         if newer:
             raise ResultsError(
                 f"results.root={self.root} was written by a newer version of rawls (store format {told}, this one "

@@ -70,7 +70,7 @@ def runs(here: Here) -> Store:
 
 @st.cache_resource(max_entries=2, show_spinner="Reading the runs")
 def _runs(root: str, state: str) -> Store:
-    return load(root, history=False)
+    return load(root)
 
 
 def histories(here: Here, run_ids: tuple[str, ...]) -> Store:

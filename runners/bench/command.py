@@ -1,8 +1,8 @@
 """The command: measures what is asked for, prints each table and writes it under results.root/bench.
 
-    step    speed and memory of one run's private step (bench/step.py)
-    sweep   ten runs at once, in every arrangement worth trying (bench/sweep.py)
-    store   ten thousand finished runs, listed and loaded (bench/store.py)
+step    speed and memory of one run's private step (bench/step.py)
+sweep   ten runs at once, in every arrangement worth trying (bench/sweep.py)
+store   ten thousand finished runs, listed and loaded (bench/store.py)
 """
 
 import argparse

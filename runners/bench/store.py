@@ -32,22 +32,25 @@ MEASUREMENTS = {
         "[store.check_config(run_id, config | {'seed': int(run_id, 16)}) for run_id in some]",
     ),
     "check before a launch": (_STORE, "store.check()"),
-    "load summaries, cold": (f"{_LOAD}; forget()", "load(root, history=False)"),
-    "load summaries, warm": (_LOAD, "load(root, history=False)"),
-    "load histories too, cold": (f"{_LOAD}; forget()", "load(root)"),
-    "load histories too, warm": (_LOAD, "load(root)"),
+    "load, cold": (f"{_LOAD}; forget()", "load(root)"),
+    "load, warm": (_LOAD, "load(root)"),
+    "load with histories, cold": (f"{_LOAD}; forget()", "load(root).history"),
+    "load with histories, warm": (_LOAD, "load(root).history"),
     "load and filter: asc's best run": (
         _LOAD,
-        "runs = load(root, history=False).runs; runs[runs['algorithm'] == 'asc'].sort_values('valid_wga').tail(1)",
+        "runs = load(root).runs; runs[runs['algorithm'] == 'asc'].sort_values('valid_wga').tail(1)",
     ),
-    "load the histories of 100 runs": (_LOAD, "load(root, [f'{n:016x}' for n in range(100)])"),
+    "load the histories of 100 runs": (
+        _LOAD,
+        "load(root, [f'{n:016x}' for n in range(100)]).history",
+    ),
 }
 GOAL_SECONDS = 2.0
 WITH_GOAL = (
     "list finished runs",
     "load and filter: asc's best run",
-    "load summaries, cold",
-    "load histories too, warm",
+    "load, cold",
+    "load with histories, warm",
 )
 _SCRIPT = """
 import shutil, sys, time

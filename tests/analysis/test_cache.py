@@ -64,6 +64,13 @@ def motley(root: Path) -> None:
     (running / "history.jsonl").write_text(json.dumps(LINE) + '\n{"step": 2, "wg')
 
 
+def loaded(root: Path, run_ids: list[str] | None = None) -> Store:
+    """With its histories, which are read when they are asked for."""
+    store = load(root, run_ids)
+    assert list(store.history.columns)
+    return store
+
+
 def same(one: Store, other: Store) -> None:
     for name in ("runs", "history", "groups"):
         pd.testing.assert_frame_equal(getattr(one, name), getattr(other, name), obj=name)
@@ -72,13 +79,13 @@ def same(one: Store, other: Store) -> None:
 @pytest.mark.usefixtures("eager")
 def test_what_is_kept_is_what_the_files_say(results_root: Path, read: list[str]) -> None:
     motley(results_root)
-    cold = load(results_root)
+    cold = loaded(results_root)
     assert sorted(read) == sorted(
         [*"abc", "plan", "endless", "empty", "unreadable", "failed.failed history", "running.running history"]
         + [f"{run} history" for run in [*"abc", "plan", "endless", "empty", "unreadable"]]
     )
     read.clear()
-    warm = load(results_root)
+    warm = loaded(results_root)
     assert sorted(read) == ["failed.failed history", "running.running history"]
     same(cold, warm)
     assert len(cold.history) == 3 * 3 + 1 + 1
@@ -86,8 +93,8 @@ def test_what_is_kept_is_what_the_files_say(results_root: Path, read: list[str])
     assert cold.history["wga"].max() == float("inf")
     assert cold.runs.set_index("run_id")["epsilon_max"]["endless"] == float("inf")
     shutil.rmtree(results_root / "cache")
-    same(cold, load(results_root))
-    some = load(results_root, ["c", "running", "a"])
+    same(cold, loaded(results_root))
+    some = loaded(results_root, ["c", "running", "a"])
     assert list(some.runs["run_id"]) == ["c", "running", "a"]
     assert list(some.history["run_id"].drop_duplicates()) == ["c", "running", "a"]
     assert list(some.groups["run_id"].drop_duplicates()) == ["c", "a"]
@@ -96,18 +103,18 @@ def test_what_is_kept_is_what_the_files_say(results_root: Path, read: list[str])
 @pytest.mark.usefixtures("eager")
 def test_only_what_is_new_or_changed_is_read(results_root: Path, read: list[str]) -> None:
     motley(results_root)
-    load(results_root)
+    loaded(results_root)
     read.clear()
     write_run(results_root, "d", history=[LINE])
     write_run(results_root, "b", wga=0.875, history=[{**LINE, "step": 12345}])  # trained anew under the same id
     shutil.rmtree(results_root / "runs" / "c")
-    store = load(results_root)
+    store = loaded(results_root)
     assert {name for name in read if "." not in name} == {"b", "d", "b history", "d history"}
     assert "c" not in set(store.runs["run_id"]) | set(store.history["run_id"]) | set(store.groups["run_id"])
     assert store.runs.set_index("run_id")["test_wga"]["b"] == 0.875
     assert list(store.history["step"][store.history["run_id"] == "b"]) == [12345]
     read.clear()
-    same(store, load(results_root))
+    same(store, loaded(results_root))
     assert {name for name in read if "." not in name} == set()
 
 
@@ -130,22 +137,22 @@ def block(path: Path) -> None:
 @pytest.mark.parametrize("name", [RUNS_CACHE, HISTORY_CACHE])
 def test_a_damaged_cache_costs_time_only(results_root: Path, damage: Callable[[Path], None], name: str) -> None:
     motley(results_root)
-    cold = load(results_root)
+    cold = loaded(results_root)
     damage(results_root / name)
-    same(cold, load(results_root))
+    same(cold, loaded(results_root))
 
 
 def test_young_files_and_few_runs_are_not_kept(results_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     motley(results_root)
-    load(results_root)
+    loaded(results_root)
     assert not (results_root / "cache").exists()
     monkeypatch.setattr(cache, "FEW", 0)
     for path in results_root.glob("runs/[ac]/*"):
         os.utime(path, (1e9, 1e9))
-    cold = load(results_root)
+    cold = loaded(results_root)
     kept = cache._read(results_root / RUNS_CACHE, version_of(load_module.__file__))[0]
     assert set(kept.where) == {"a", "c", "unreadable"}
-    same(cold, load(results_root))
+    same(cold, loaded(results_root))
 
 
 def version_of(*files: str | None) -> str:
@@ -175,7 +182,7 @@ def test_runs_that_log_different_things_under_one_name_are_all_loaded(results_ro
     write_run(results_root, "a", history=[{**LINE, "x": [1.5]}])
     write_run(results_root, "b", history=[{**LINE, "x": "text"}])
     write_run(results_root, "c", history=[{**LINE, "x": {"y": 1}}, {**LINE, "accuracy": None}])
-    history = load(results_root).history
+    history = loaded(results_root).history
     assert list(history["x"].dropna()) == [[1.5], "text", {"y": 1}]
     assert list(history["wga"]) == [0.1] * 4
 
@@ -186,14 +193,14 @@ def test_lines_that_are_no_rows_are_left_out(results_root: Path) -> None:
     write_run(results_root, "b")
     text = json.dumps(LINE)
     (results_root / "runs" / "b" / "history.jsonl").write_text(f'{text}\n\n3\n[]\n{{"step": 4, \n{text}')
-    assert list(load(results_root).history["run_id"]) == ["a", "b", "b"]
+    assert list(loaded(results_root).history["run_id"]) == ["a", "b", "b"]
 
 
 def test_a_store_of_a_newer_format_is_refused(results_root: Path) -> None:
     write_run(results_root, "a")
     write_json(results_root / "store.json", {"format": FORMAT})
-    assert len(load(results_root).runs) == 1
+    assert len(loaded(results_root).runs) == 1
     assert load_module.FORMAT == FORMAT
     write_json(results_root / "store.json", {"format": FORMAT + 1})
     with pytest.raises(ValueError, match="was written by a newer version of rawls .*: update rawls"):
-        load(results_root)
+        loaded(results_root)

@@ -122,4 +122,3 @@ def test_what_is_kept_is_what_the_files_say(results_root: Path, monkeypatch: pyt
     assert cold.to_json() == kept.to_json()
     write_ledger(results_root, "b", ledger())
     assert list(analysis.load(results_root, ["b", "a"]).ledger["run_id"]) == ["b"] * 3 + ["a"] * 3
-

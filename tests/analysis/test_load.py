@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -114,7 +115,17 @@ def test_history_keeps_evaluations_probes_and_whatever_else_was_logged(results_r
     assert evaluation["speed"] == 3.5
     assert math.isnan(evaluation["avg"])
     assert (probe["kind"], probe["variance"]) == ("sampling_variance", 0.5)
-    assert load(results_root, history=False).history.empty
+
+
+def test_a_history_is_read_where_its_run_is_when_it_is_asked_for(results_root: Path) -> None:
+    folder = write_unfinished(results_root, "a", "running")
+    write_unfinished(results_root, "b", "running")
+    store = load(results_root)
+    write_run(results_root, "a", history=[{"step": 1}, {"step": 2}])
+    shutil.rmtree(folder)
+    shutil.rmtree(results_root / "runs" / "b.running")
+    assert list(store.history["step"]) == [1, 2]
+    assert store.history is store.history
 
 
 def test_a_half_written_last_line_is_left_out(results_root: Path) -> None:

@@ -17,7 +17,7 @@ def table(root: Path, scores: dict[str, list[float]]) -> Table | None:
     write_unfinished(root, "late", "running", label="dpsgd", seed=9)
     runs.append(entry("late", label="dpsgd", seed=9))
     drawn = Manifest.of(manifest("asc/table1", runs, kind="accuracy_table"))
-    return paired(drawn, drawn.join(load(root, history=False)))
+    return paired(drawn, drawn.join(load(root)))
 
 
 def test_the_first_method_stands_against_the_others_seed_by_seed(results_root: Path) -> None:

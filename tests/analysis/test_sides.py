@@ -9,7 +9,7 @@ from tests.analysis.two_sides import sweep, write_configured
 
 
 def names(root: Path, within: str = "") -> Names:
-    return Names(load(root, history=False), within)
+    return Names(load(root), within)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_damaged_manifest_hides_its_own_names_only(store: Path) -> None:
 
 
 def left(root: Path, key: str, text: str, *sides: str) -> list[int]:
-    known = settings.load(root, load(root, history=False).runs["run_id"])
+    known = settings.load(root, load(root).runs["run_id"])
     found = [names(root).side(name) for name in sides]
     return [len(side.runs) for side in narrowed(found, key, text, known)]
 
@@ -123,7 +123,7 @@ def test_what_is_no_hyper_parameter_must_be_met_by_both(store: Path) -> None:
 
 
 def test_unknown_keys_are_told_the_nearest(store: Path) -> None:
-    known = settings.load(store, load(store, history=False).runs["run_id"])
+    known = settings.load(store, load(store).runs["run_id"])
     check_keys(["dataset", "seed", "scale", "optimizer.lr"], known)
     for key, near in (("lr", "optimizer.lr"), ("privacy.epsilo", "privacy.epsilon"), ("datset", "dataset")):
         with pytest.raises(ValueError, match=rf"unknown key '{key}': did you mean {near}\?"):

@@ -17,9 +17,7 @@ import torch.distributed as dist
 PATIENCE_SECONDS = 120
 
 
-def in_processes(
-    size: int, function: Callable[..., Any], *arguments: Any, answers: int | None = None
-) -> list[Any]:
+def in_processes(size: int, function: Callable[..., Any], *arguments: Any, answers: int | None = None) -> list[Any]:
     """What `function(*arguments)` returns in each of so many processes; it is to be found by its module and name.
 
     Args:
