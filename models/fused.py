@@ -34,10 +34,11 @@ AddWeighted = Callable[[Tensor, list[Tensor]], None]
 Rule = Callable[[Any, Tensor, Tensor], tuple[Tensor, AddWeighted]]
 """(layer, activation in, gradient out) -> (squared gradient norm per sample, how to add the weighted sum)."""
 
-# Activations of a chunk: what caches like best (measured); a slice of a GPU.
-CHUNK_BYTES = {"cpu": 40 << 20, "cuda": 1 << 30}
-# Kernels are slow for few samples (measured): so many it should be, as long as they are no larger than that.
-FEW_SAMPLES, FEW_SAMPLES_BYTES = 32, 256 << 20
+# Activations of a chunk: a core's share of the cache, which counts when every core has a worker; a slice of a GPU.
+CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
+# Where fewer samples than FEW fit, kernels lose more than the cache gives: then so many, as long as they are no larger
+# than that. Both were measured with two workers side by side.
+FEW_SAMPLES, INSTEAD_OF_FEW, INSTEAD_BYTES = 16, 32, 256 << 20
 KEEP_BYTES = 64 << 20  # per-sample convolution gradients of one chunk above this are not kept for the second use
 
 
@@ -313,8 +314,9 @@ class FusedEngine:
             for hook in hooks:
                 hook.remove()
             of_a_sample = 2 * max(sum(sizes), 1)  # activations and their gradients
-            fits = CHUNK_BYTES[self._device.type] // of_a_sample
-            wanted = max(fits, min(FEW_SAMPLES, FEW_SAMPLES_BYTES // of_a_sample), 8)
+            wanted = CHUNK_BYTES[self._device.type] // of_a_sample
+            if wanted < FEW_SAMPLES:
+                wanted = max(wanted, min(INSTEAD_OF_FEW, INSTEAD_BYTES // of_a_sample), 8)
             self._chunk = 1 << (wanted.bit_length() - 1)
         return self._chunk or 1
 

@@ -107,25 +107,23 @@ def methods(here: Here, runs: pd.DataFrame) -> "pd.Series[str]":
 
 def configurations(here: Here, runs: pd.DataFrame) -> "pd.Series[str]":
     """The name of each run's configuration; `runs` are of one dataset and have a `method`."""
-    run_ids, named = tuple(runs["run_id"]), tuple(runs["method"])
-    return _configurations(str(here.root), stored.settings(here), run_ids, named, runs.index)
+    key = stored.key_of([*runs["run_id"], *runs["method"]])
+    return pd.Series(_configurations(str(here.root), key, runs, stored.settings(here)), index=runs.index)
 
 
 @st.cache_data(max_entries=20, show_spinner=False)
-def _configurations(
-    root: str, _known: Mapping[str, Settings], run_ids: Sequence[str], methods: Sequence[str], _index: pd.Index
-) -> "pd.Series[str]":
+def _configurations(root: str, key: str, _runs: pd.DataFrame, _known: Mapping[str, Settings]) -> list[str]:
     """A finished run never changes: its id stands for its settings."""
-    frame = pd.DataFrame({"run_id": run_ids, "method": methods}, index=_index)
-    frame["text"] = [json.dumps(_point(_known.get(run_id, {})), sort_keys=True) for run_id in run_ids]
-    names = pd.Series("", index=_index, dtype=object)
+    frame = pd.DataFrame({"method": _runs["method"]})
+    frame["text"] = [json.dumps(_point(_known.get(run_id, {})), sort_keys=True) for run_id in _runs["run_id"]]
+    names = pd.Series("", index=frame.index, dtype=object)
     for method, rows in frame.groupby("method", sort=False):
         points = {text: json.loads(text) for text in rows["text"].unique()}
         keys = telling(list(points.values()))
         titles = _titles(keys)
         words = {text: _in_words(point, titles) for text, point in points.items()}
         names[rows.index] = [f"{method} ({words[text]})" if words[text] else str(method) for text in rows["text"]]
-    return names
+    return list(names)
 
 
 def telling(points: Sequence[Settings]) -> list[str]:

@@ -214,12 +214,13 @@ def _told(adjusted: float) -> str | Tile:
 def differences(here: Here, chosen: Chosen, base: str, metric: str) -> pd.DataFrame:
     """One row per other configuration and budget: name, n, paired, difference to `base`, interval, p and adjusted p."""
     runs = chosen.runs.assign(method=chosen.runs["configuration"])
-    whole = metric in ("WGA", "AVG")  # which takes no look at thousands of groups
-    groups, settings = None if whole else stored.runs(here).groups, stored.settings(here)
+    whole = metric in ("WGA", "AVG")
+    groups, settings = stored.runs(here).groups, stored.settings(here)
+    own_group = None if whole else groups[groups["group_name"] == metric]
     several = runs["epsilon_target"].nunique() > 1
     found = []
     for name in (name for name in chosen.names if name != base):
-        cells = compare(runs, name, base, groups=groups, settings=settings)
+        cells = compare(runs, name, base, groups=own_group, settings=settings)
         if whole:
             own = cells[cells["metric"] == metric.lower()]
         else:

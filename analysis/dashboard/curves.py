@@ -1,6 +1,6 @@
 """Curves: whatever the runs logged while they trained, per group where it was logged so, with bands over seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from analysis.dashboard import charts, choose, grids, parts, stored
 from analysis.dashboard.choose import BIND, Chosen
 from analysis.dashboard.grids import Tile
 from analysis.dashboard.stored import Here
-from analysis.load import HISTORY, Store
+from analysis.load import HISTORY
 
 TITLES = {
     "wga": "WGA", "avg": "AVG", "accuracy": "accuracy of a group", "loss": "loss of a group",
@@ -31,26 +31,28 @@ def show(here: Here) -> None:
     chosen = choose.choose(here, runs)
     if chosen is None:
         return
-    store = stored.histories(here, tuple(chosen.runs["run_id"]))
-    if store.history.empty:
+    run_ids = list(chosen.runs["run_id"])
+    history = stored.histories(here, run_ids)
+    if history.empty:
         parts.nothing("These runs logged nothing.", "A run logs at `schedule.evaluations` points of its training.")
         return
-    known = _series(str(here.root), tuple(chosen.runs["run_id"]), store.history)
+    known = _series(str(here.root), stored.key_of(run_ids), history)
     left, middle, right = st.columns([1.4, 1, 2.6])
     title = left.selectbox("Series", list(known), key="series", bind=BIND)
     name, kind = known[title]
     axes = ["epoch", "step"] if kind == "evaluation" else ["step"]
     axis = middle.selectbox("Against", axes, key="against", bind=BIND)
-    groups = group_names(store) if per_group(store.history, name) else []
+    groups = group_numbers(chosen, stored.runs(here).groups) if per_group(history, name) else {}
     wanted: list[str] = []
     if groups:
         wanted = right.multiselect(
-            "Groups, smallest first", groups, groups[:FIRST_PANELS], key="groups", bind=BIND, max_selections=MOST_PANELS
-        )
+            "Groups, smallest first", list(groups), list(groups)[:FIRST_PANELS], key="groups", bind=BIND,
+            max_selections=MOST_PANELS,
+        )  # fmt: skip
         if not wanted:
             parts.nothing("No group is chosen.", "Choose one above.")
             return
-    points = curve(chosen, store, name, kind, axis, wanted)
+    points = curve(chosen, history, name, kind, axis, {title: groups[title] for title in wanted})
     if points.empty:
         parts.nothing(f"These runs did not log {title}.", "Choose another series.")
         return
@@ -58,7 +60,7 @@ def show(here: Here) -> None:
 
 
 @st.cache_data(max_entries=20, show_spinner=False)
-def _series(root: str, run_ids: Sequence[str], _history: pd.DataFrame) -> dict[str, tuple[str, str]]:
+def _series(root: str, key: str, _history: pd.DataFrame) -> dict[str, tuple[str, str]]:
     """A finished run never changes: its id stands for its history."""
     return series(_history)
 
@@ -93,10 +95,11 @@ def per_group(history: pd.DataFrame, name: str) -> bool:
     return _is_list(values) or isinstance(values.dropna().iloc[0], list | np.ndarray)
 
 
-def group_names(store: Store) -> list[str]:
-    """'digit 8 (53)': the groups, that with fewest validation examples first."""
-    groups = store.groups[store.groups["split"] == "valid"].drop_duplicates("group").sort_values(["count", "group"])
-    return [_group_title(row) for row in groups.to_dict("records")]
+def group_numbers(chosen: Chosen, groups: pd.DataFrame) -> dict[str, int]:
+    """'digit 8 (53)' -> 8: the groups, that with fewest validation examples first."""
+    own = groups[groups["run_id"].isin(chosen.runs["run_id"]) & (groups["split"] == "valid")]
+    rows = own.drop_duplicates("group").sort_values(["count", "group"]).to_dict("records")
+    return {_group_title(row): int(row["group"]) for row in rows}
 
 
 def _group_title(row: dict[str, Any]) -> str:
@@ -104,20 +107,25 @@ def _group_title(row: dict[str, Any]) -> str:
     return name if pd.isna(row["count"]) else f"{name} ({int(row['count'])})"
 
 
-def curve(chosen: Chosen, store: Store, name: str, kind: str, axis: str, wanted: Sequence[str]) -> pd.DataFrame:
-    """name, x, mean, low, high, n, and panel: a group, or '' for a series that is no group's."""
-    rows, own = store.history[list(dict.fromkeys(["run_id", axis, name]))], store.history["kind"] == kind
+def curve(
+    chosen: Chosen, history: pd.DataFrame, name: str, kind: str, axis: str, groups: Mapping[str, int]
+) -> pd.DataFrame:
+    """name, x, mean, low, high, n, and panel: a group, or '' for a series that is no group's.
+
+    Args:
+        history: of the chosen runs, and maybe of others.
+        groups: title -> number of those that are wanted.
+    """
+    rows, own = history[list(dict.fromkeys(["run_id", axis, name]))], history["kind"] == kind
     if not own.all():  # copying the lists of a large store takes a second
         rows = rows[own]
     who = chosen.runs.drop_duplicates("run_id").set_index("run_id")["configuration"]
     factor = 100.0 if name in PERCENT else 1.0
     named = pd.Categorical(rows["run_id"].map(who), categories=chosen.names)  # a million texts take long to group by
     base = pd.DataFrame({"name": named, "x": rows[axis]})
-    if not wanted:
+    if not groups:
         return _spread(base.assign(value=rows[name].astype(float)), "", factor)
-    groups = store.groups[store.groups["split"] == "valid"].drop_duplicates("group")
-    numbers = {_group_title(row): int(row["group"]) for row in groups.to_dict("records")}
-    found = [_spread(base.assign(value=entry(rows[name], numbers[title])), title, factor) for title in wanted]
+    found = [_spread(base.assign(value=entry(rows[name], group)), title, factor) for title, group in groups.items()]
     return pd.concat(found, ignore_index=True)
 
 

@@ -5,7 +5,7 @@ What the functions return is shared by everybody who looks: nobody changes it in
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,12 +17,14 @@ import streamlit as st
 import yaml
 
 from analysis import targets
+from analysis.cache import FEW
 from analysis.load import Store, load
 from analysis.manifest import Manifest
 from analysis.settings import Settings
 from analysis.settings import load as load_settings
 
 STATES = ("", "running", "failed")  # what follows the dot of a run's folder
+_READING = "Reading the histories"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -46,21 +48,22 @@ class Experiment:
 
 
 def state(root: Path) -> str:
-    """Another text whenever a run begins, ends, fails or is removed; not when it only takes a step."""
-    found = []
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(root / "runs") as entries:
-        for entry in entries:
-            suffix = entry.name.partition(".")[2]
-            if suffix in STATES:
-                found.append((entry.name, 0 if suffix == "running" else _changed(entry)))
-    return sha256(repr(sorted(found)).encode()).hexdigest()
+    """Another text whenever a run begins, ends, fails or is removed; not when it only takes a step.
 
-
-def _changed(entry: "os.DirEntry[str]") -> int:
+    Each of these makes or renames a folder, and so does a run that takes the place of one of its id; of two such
+    changes the time may be the same, the names are not.
+    """
+    folder = root / "runs"
     try:
-        return entry.stat().st_mtime_ns
-    except OSError:
-        return 0
+        names = [name for name in os.listdir(folder) if name.partition(".")[2] in STATES]
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    return key_of([str(time_of(folder)), *sorted(names)])
+
+
+def key_of(texts: Iterable[str]) -> str:
+    """One text for many: Streamlit takes long to tell thousands from those that it has seen."""
+    return sha256("\n".join(texts).encode()).hexdigest()
 
 
 def runs(here: Here) -> Store:
@@ -73,14 +76,22 @@ def _runs(root: str, state: str) -> Store:
     return load(root)
 
 
-def histories(here: Here, run_ids: tuple[str, ...]) -> Store:
-    """These runs with their histories."""
-    return _histories(str(here.root), state(here.root), run_ids)
+def histories(here: Here, run_ids: Sequence[str]) -> pd.DataFrame:
+    """The histories of these runs, and of more where these are many: all are read as quickly then."""
+    now = state(here.root)
+    if len(run_ids) > FEW:
+        return _all_histories(str(here.root), now)
+    return _histories(str(here.root), now, key_of(run_ids), run_ids)
 
 
-@st.cache_resource(max_entries=4, show_spinner="Reading the histories")
-def _histories(root: str, state: str, run_ids: tuple[str, ...]) -> Store:
-    return load(root, run_ids)
+@st.cache_resource(max_entries=4, show_spinner=_READING)
+def _histories(root: str, state: str, key: str, _run_ids: Sequence[str]) -> pd.DataFrame:
+    return load(root, _run_ids).history
+
+
+@st.cache_resource(max_entries=1, show_spinner=_READING)
+def _all_histories(root: str, state: str) -> pd.DataFrame:
+    return _runs(root, state).history
 
 
 def manifests(here: Here) -> dict[str, Path]:

@@ -12,10 +12,16 @@ from typing import Any
 
 from runners import environment, process
 from runners.arguments import results_root
-from runners.bench import step, store, sweep
+from runners.bench import pages, plan, step, store, sweep
 from runners.errors import ConfigError, nearest
 
-KINDS = {"step": step.measured, "sweep": sweep.measured, "store": store.measured}
+KINDS = {
+    "step": step.measured,
+    "sweep": sweep.measured,
+    "plan": plan.measured,
+    "store": store.measured,
+    "pages": pages.measured,
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,12 +57,12 @@ def _parser() -> argparse.ArgumentParser:
         description=f"How fast we are, beside others. Let the machine rest meanwhile.\n\n{__doc__}",
     )
     parser.add_argument(
-        "what", nargs="*", metavar="step|sweep|store|results.root=FOLDER", help="default: all three, to ./results"
+        "what", nargs="*", metavar="step|sweep|plan|store|pages|results.root=FOLDER", help="default: all, to ./results"
     )
     parser.add_argument("--workloads", help=f"of step and sweep, comma-separated: {','.join(sweep.WORKLOADS)}, …")
     parser.add_argument("--rounds", type=int, default=5, help="how often everything is measured; default: 5")
     parser.add_argument("--steps", type=int, help="steps timed in a process; default: the workload's own")
-    parser.add_argument("--runs", type=int, default=10_000, help="of store: how many runs; default: 10000")
+    parser.add_argument("--runs", type=int, default=10_000, help="of store and pages: how many runs; default: 10000")
     return parser
 
 

@@ -17,6 +17,9 @@ from runners.bench.table import Row, Table, judged
 from runners.store import Store
 
 NUM_GROUPS = 10
+METHODS = {"ASC": "asc", "DPSGD": "dpsgd", "aZB-prop": "azb_prop"}
+BUDGETS = (1.0, 2.12, 8.0)
+RATES = tuple(round(0.01 * 1.6**power, 4) for power in range(10))
 _TEMPLATES = 16  # different histories: what is in them costs the same in every run
 ROWS = 100  # of a history
 
@@ -28,8 +31,8 @@ MEASUREMENTS = {
     "state of a sweep, run by run": (_STORE, "[store.state(run_id) for run_id in some]"),
     "state of a sweep, at once": (_STORE, "store.states(some)"),
     "compare their configurations": (
-        f"{_STORE}; import yaml; config = yaml.safe_load(Path(root, 'runs', some[0], 'config.yaml').read_text())",
-        "[store.check_config(run_id, config | {'seed': int(run_id, 16)}) for run_id in some]",
+        f"{_STORE}; from runners.bench.store import config_of",
+        "[store.check_config(run_id, config_of(number)) for number, run_id in enumerate(some)]",
     ),
     "check before a launch": (_STORE, "store.check()"),
     "load, cold": (f"{_LOAD}; forget()", "load(root)"),
@@ -87,24 +90,57 @@ def measured(options: Namespace) -> Table:
     )
 
 
-def make(root: Path, *, runs: int, rows: int) -> None:
-    """A store of finished runs as training leaves them; the ledgers are left out, for nobody reads them."""
+def make(root: Path, *, runs: int, rows: int) -> list[dict[str, Any]]:
+    """A store of finished runs as training leaves them: a grid of methods, budgets and learning rates, and its seeds.
+
+    Returns:
+        What a manifest says of each run.
+    """
     chance = random.Random(0)
     histories = ["".join(json.dumps(_row(chance, step)) + "\n" for step in range(rows)) for _ in range(_TEMPLATES)]
     store = Store(root)
     store.check()
+    entries = []
     for number in range(runs):
-        folder = root / "runs" / f"{number:016x}"
+        entry = _entry(number)
+        folder = root / "runs" / entry["run_id"]
         folder.mkdir()
-        config = {**_CONFIG, "seed": number}
         files = {
-            "config.yaml": Store.config_text(config),
-            "summary.json": json.dumps(_summary(chance, number), indent=2).encode(),
+            "config.yaml": Store.config_text(config_of(number)),
+            "summary.json": json.dumps(_summary(chance, entry), indent=2).encode(),
             "environment.json": _ENVIRONMENT,
             "history.jsonl": histories[number % _TEMPLATES].encode(),
+            "ledger.json": _LEDGER,
         }
         for name, content in files.items():
             (folder / name).write_bytes(content)
+        entries.append(entry)
+    return entries
+
+
+def config_of(number: int) -> dict[str, Any]:
+    """The configuration of a run."""
+    entry = _entry(number)
+    coordinates = entry["coordinates"]
+    return {
+        **_CONFIG,
+        "algorithm": {"_target_": f"algorithms.{entry['algorithm']}.Method", "clip_norm": 1.0},
+        "privacy": {**_CONFIG["privacy"], "epsilon": coordinates["epsilon"]},
+        "optimizer": {**_CONFIG["optimizer"], "lr": coordinates["lr"]},
+        "seed": entry["seed"],
+    }
+
+
+def _entry(number: int) -> dict[str, Any]:
+    rest, method = divmod(number, len(METHODS))
+    rest, budget = divmod(rest, len(BUDGETS))
+    seed, rate = divmod(rest, len(RATES))
+    label = list(METHODS)[method]
+    coordinates = {"epsilon": BUDGETS[budget], "lr": RATES[rate]}
+    return {
+        "run_id": f"{number:016x}", "label": label, "dataset": "unbalanced_mnist", "algorithm": METHODS[label],
+        "seed": seed, "scale": "paper", "coordinates": coordinates,
+    }  # fmt: skip
 
 
 def _seconds(root: Path, runs: int, prepare: str, measure: str) -> float:
@@ -130,26 +166,25 @@ def _row(chance: random.Random, step: int) -> dict[str, Any]:
     return {"step": step, "epoch": step / 7, "split": "valid", **_scores(chance), "group_weights": weights}
 
 
-def _summary(chance: random.Random, number: int) -> dict[str, Any]:
+def _summary(chance: random.Random, entry: dict[str, Any]) -> dict[str, Any]:
     return {
-        "run_id": f"{number:016x}",
-        "dataset": "unbalanced_mnist",
+        **{key: entry[key] for key in ("run_id", "dataset", "algorithm", "scale", "seed")},
         "model": "mnist_cnn",
-        "algorithm": ("asc", "dpsgd", "azb")[number % 3],
-        "scale": "paper",
-        "seed": number,
         "provenance": "real",
         "data_sources": {"train-images": "0" * 64, "train-labels": "1" * 64},
         "steps": 11580,
         "batch_size": 256,
         "seconds": chance.random(),
-        "group_names": [str(group) for group in range(NUM_GROUPS)],
+        "group_names": [f"digit {group}" for group in range(NUM_GROUPS)],
         "group_sizes": [chance.randrange(6000) for _ in range(NUM_GROUPS)],
         "minority_groups": [8],
         "plan": {
             **_PLAN,
+            "target_epsilon": entry["coordinates"]["epsilon"],
+            "epsilon": entry["coordinates"]["epsilon"],
             "noise_multiplier": chance.random(),
-            "epsilon_per_group": [chance.random() for _ in range(NUM_GROUPS)],
+            "epsilon_per_group": [entry["coordinates"]["epsilon"] * chance.random() for _ in range(NUM_GROUPS)],
+            "covered_groups": list(range(NUM_GROUPS)),
         },
         "valid": _scores(chance),
         "test": _scores(chance),
@@ -158,9 +193,7 @@ def _summary(chance: random.Random, number: int) -> dict[str, Any]:
     }
 
 
-_PLAN = {
-    "target_epsilon": 1.0,
-    "epsilon": 0.9915,
+_PLAN: dict[str, Any] = {
     "delta": 1.02e-5,
     "order": 18.0,
     "accountant": "rdp",
@@ -169,16 +202,38 @@ _PLAN = {
     "search": "tight",
     "assumptions": ["group sizes and labels are public", "hyper-parameters were chosen without accounting"],
 }
-_CONFIG = {
+_CONFIG: dict[str, Any] = {
     "dataset": {"_target_": "datasets.unbalanced_mnist.UnbalancedMnist", "provenance": "real", "max_examples": None},
     "model": {"_target_": "models.mnist_cnn.MnistCnn"},
-    "algorithm": {"_target_": "algorithms.asc.Asc", "clip_norm": 1.0, "rate": 0.15, "weights": "continuous"},
     "privacy": {"epsilon": 1.0, "delta": None, "accountant": "rdp", "search": "tight", "secure": False},
     "optimizer": {"lr": 0.5, "momentum": 0.5, "weight_decay": 0.0},
     "schedule": {"batch_size": 256, "epochs": 60, "max_steps": None, "evaluations": 100, "plan_only": False},
     "scale": {"name": "paper", "seeds": 5},
     "results": {"root": "results"},
 }
+_EVENT = {
+    "kind": "gaussian",
+    "sampling": {"law": "without_replacement", "population": 5331, "batch": 26},
+    "noise_multiplier": 5.5,
+    "count": 1,
+}
+_LEDGER = json.dumps(
+    {
+        "releases": [
+            {
+                "name": "gradient",
+                "law": {"law": "stratified", "batches": [26] * NUM_GROUPS},
+                "bounds": [1.0] * NUM_GROUPS,
+                "noise_std": 5.5,
+                "first_step": 0,
+                "count": 11580,
+                "events": [_EVENT] * NUM_GROUPS,
+            }
+        ],
+        "assumptions": _PLAN["assumptions"],
+    },
+    indent=2,
+).encode()
 _ENVIRONMENT = json.dumps(
     {
         "finished": "2025-01-01T00:00:00+00:00",

@@ -43,6 +43,9 @@ WORKLOADS = {
         title="logistic regression, 104 features", steps=1000, over_one_opacus=20, over_opacus_processes=10
     ),
     "mlp": Workload(title="MLP 60-256-256-2", steps=60, over_one_opacus=4, over_opacus_processes=3),
+    "mnist_cnn_pooled": Workload(
+        title="mnist_cnn with pooling, 12,794 parameters", steps=12, over_one_opacus=4, over_opacus_processes=3.5
+    ),
     "mnist_cnn": Workload(title="mnist_cnn, 97,114 parameters", steps=8, over_one_opacus=4, over_opacus_processes=3.5),
     "cifar_cnn": Workload(
         title="cifar_cnn, 550,570 parameters", steps=2, over_one_opacus=2.2, over_opacus_processes=None

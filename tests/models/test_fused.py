@@ -129,7 +129,7 @@ def test_a_chunk_takes_the_activations_that_fit(monkeypatch: pytest.MonkeyPatch)
     engine(case, chunk=None).weighted_sum(case.params, case.inputs, case.labels, weigh)
     monkeypatch.setitem(fused.CHUNK_BYTES, "cpu", 1)
     engine(case, chunk=None).weighted_sum(case.params, case.inputs, case.labels, weigh)
-    monkeypatch.setattr(fused, "FEW_SAMPLES_BYTES", 1)
+    monkeypatch.setattr(fused, "INSTEAD_BYTES", 1)
     engine(case, chunk=None).weighted_sum(case.params, case.inputs, case.labels, weigh)
     assert seen == [40, 32, 8, 8, 8, 8, 8, 8]
 
