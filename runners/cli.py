@@ -45,7 +45,7 @@ def reproduce(arguments: list[str]) -> int:
         failed = failure.exit_code
         if failed == INTERRUPTED:
             raise
-    _draw(sweeper.manifests[-1])
+    _draw(*sweeper.swept[-1])
     return failed
 
 
@@ -53,10 +53,10 @@ def render(arguments: list[str]) -> int:
     from runners.experiments import write_manifest
 
     if arguments and arguments[0].endswith(MANIFEST):
-        _draw(Path(arguments[0]))
+        _draw(None, Path(arguments[0]))
         return 0
     plan = _planned(*_target(arguments))
-    _draw(write_manifest(plan, _results_root(plan)))
+    _draw(plan, write_manifest(plan, _results_root(plan)))
     return 0
 
 
@@ -109,9 +109,14 @@ def report(arguments: list[str]) -> int:
 
 
 def wandb(arguments: list[str]) -> int:
-    from runners.wandb_sync import main as wandb_main
+    from runners import wandb_sync, wandb_workspace
 
-    return wandb_main(arguments)
+    match arguments:
+        case ["sync", *rest]:
+            return wandb_sync.main(rest)
+        case ["workspace", *rest]:
+            return wandb_workspace.main(rest)
+    raise ConfigError(f"rawls wandb can do two things: rawls {wandb_sync.USAGE}, rawls {wandb_workspace.USAGE}")
 
 
 def compare(arguments: list[str]) -> int:
@@ -206,9 +211,12 @@ COMMANDS = {
     ),
     "wandb": Command(
         call=wandb,
-        usage="wandb sync [results.root=FOLDER]",
-        summary="send the runs that were mirrored offline to Weights & Biases",
-        more="\nRuns in training are left for later; what was sent before is not sent again.",
+        usage="wandb sync|workspace [results.root=FOLDER]",
+        summary="send what was mirrored offline to Weights & Biases; make a view there that compares methods",
+        more="""
+sync leaves runs in training for later; what was sent before is not sent again.
+workspace [PAPER/TARGET] saves a view in the project that the runs were mirrored to, with panels for WGA, AVG, the
+groups, ε and the groups' weights by method: of one target, or of all runs. Calling it again replaces the view.""",
     ),
     "compare": Command(
         call=compare,
@@ -321,13 +329,17 @@ def _results_root(plan: "Plan") -> Path:
     return Path(plan.runs[0].config["results"]["root"])
 
 
-def _draw(manifest: Path) -> None:
-    """Draw a target and say where it lies."""
+def _draw(plan: "Plan | None", manifest: Path) -> None:
+    """Draw a target, say where it lies, and mirror it as its plan says; a manifest alone says nothing of tracking."""
     from analysis.render import render as render_manifest
 
     rendered = render_manifest(manifest)
     print(rendered.text)
     print("\n".join(["Written:", *(f"  {path}" for path in rendered.files)]))
+    if plan is not None:
+        from runners.tracking_targets import mirror
+
+        mirror(plan.runs[0].config, manifest, rendered.files, rendered.verdict)
 
 
 if __name__ == "__main__":

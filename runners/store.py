@@ -156,6 +156,10 @@ class Store:
         """The summary of a finished run."""
         return json.loads((self._folder(run_id) / SUMMARY).read_text(encoding="utf-8"))
 
+    def config(self, run_id: str) -> dict[str, Any]:
+        """The configuration of a finished run."""
+        return yaml.load((self._folder(run_id) / CONFIG).read_bytes(), Loader=_LOADER)
+
     def error(self, run_id: str) -> str:
         """Why a run failed, in a line: the first of its error.txt."""
         try:

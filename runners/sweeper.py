@@ -18,15 +18,15 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from runners.errors import RunsFailed
-from runners.experiments import plan, write_manifest
+from runners.experiments import Plan, plan, write_manifest
 from runners.local_launcher import LocalLauncher, search_path_of
 from runners.ray_launcher import RayLauncher
 from runners.slurm_launcher import SlurmLauncher
 from runners.store import Store
 
 _PACKAGE = "hydra_plugins"
-manifests: list[Path] = []
-"""Those written by this process: Hydra passes nothing on to whoever started the sweep."""
+swept: list[tuple[Plan, Path]] = []
+"""The targets of this process and their manifests: Hydra passes nothing on to whoever started the sweep."""
 
 
 class BlockSweeper(Sweeper):
@@ -47,7 +47,7 @@ class BlockSweeper(Sweeper):
         if asked.target:
             root = Path(asked.runs[0].config["results"]["root"])
             Store(root).check()
-            manifests.append(write_manifest(asked, root))
+            swept.append((asked, write_manifest(asked, root)))
         returns = self._launcher.launch([list(run.overrides) for run in asked.runs], initial_job_idx=0)
         failed = sum(job.status is not JobStatus.COMPLETED for job in returns)
         if failed:

@@ -21,6 +21,7 @@ from runners.spec import name_of
 from runners.tracking_names import Known, known
 
 FOLDER = "wandb"
+JOB_TYPE = "train"  # tells the runs from the small ones of drawn targets (runners/tracking_targets.py)
 # Where a run's files lie is nobody else's business.
 _NOT_MIRRORED = frozenset({"results", "data", "tracking"})
 _INIT_SECONDS, _FINISH_SECONDS = 30.0, 30.0
@@ -49,10 +50,12 @@ class Tracker:
 def tracker(config: Mapping[str, Any], run_id: str) -> Tracker:
     """The mirror that the configuration asks for."""
     label = label_of(config)
-    mode = config["tracking"]["mode"]
-    if mode == "off" or os.environ.get("WANDB_MODE") == "disabled" or _lost.is_set():
-        return Tracker(label)
-    return _Wandb(label, config, run_id)
+    return _Wandb(label, config, run_id) if is_on(config) else Tracker(label)
+
+
+def is_on(config: Mapping[str, Any]) -> bool:
+    """Whether anything is mirrored."""
+    return config["tracking"]["mode"] != "off" and os.environ.get("WANDB_MODE") != "disabled" and not _lost.is_set()
 
 
 def label_of(config: Mapping[str, Any]) -> str:
@@ -70,17 +73,17 @@ class _Wandb(Tracker):
         self._run_id = run_id
         self._root = Path(config["results"]["root"]).absolute()
         self._last = -1
-        self._guarded(lambda: self._start(config))
+        guarded(lambda: self._start(config))
 
     def log(self, row: Mapping[str, Any]) -> None:
         # What came after the last checkpoint is computed again, and may be there already.
         if self._run is not None and row["step"] > self._last:
             self._last = row["step"]
-            self._guarded(lambda: self._run.log(dict(curves(row)), step=row["step"]))
+            guarded(lambda: self._run.log(dict(curves(row)), step=row["step"]))
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         if self._run is not None:
-            self._guarded(lambda: self._results(summary))
+            guarded(lambda: self._results(summary))
             self._end(exit_code=0)
 
     def close(self) -> None:
@@ -88,49 +91,19 @@ class _Wandb(Tracker):
             self._end(exit_code=1)
 
     def _start(self, config: Mapping[str, Any]) -> None:
-        # No reports of its own errors to its makers: offline means offline.
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-        os.environ.setdefault("WANDB_SILENT", "true")
-        # Artifacts wait for `rawls wandb sync` beside the runs they belong to, not in the user's home.
-        os.environ.setdefault("WANDB_DATA_DIR", str(self._root / FOLDER))
-        import wandb
-
-        # W&B adds `wandb` to the folder it is given, and where that cannot be made it takes another one.
-        (self._root / FOLDER).mkdir(parents=True, exist_ok=True)
-        tracking = config["tracking"]
-        offline = tracking["mode"] == "offline"
+        offline = config["tracking"]["mode"] == "offline"
         earlier = offline_folders(self._root, self._run_id) if offline else []
         about = known(config, self._root, self._run_id)
-        self._run = wandb.init(
-            project=tracking["project"],
-            entity=tracking["entity"],
-            mode=tracking["mode"],
-            id=self._run_id,
-            # An offline folder holds all of its run: what a former one sent is to be replaced, not gone on with.
-            resume=None if offline else "allow",
-            reinit="create_new",  # the runs of a fleet are open side by side
+        mirrored = {key: value for key, value in config.items() if key not in _NOT_MIRRORED}
+        self._run = begin(
+            config,
+            self._run_id,
             name=about.name,
             group=about.group,
             tags=about.tags,
-            config={key: value for key, value in config.items() if key not in _NOT_MIRRORED},
-            dir=self._root,
-            settings=wandb.Settings(
-                silent=True,
-                console="off",
-                symlink=False,
-                host="",
-                disable_git=True,
-                disable_code=True,
-                disable_job_creation=True,
-                x_disable_meta=True,
-                x_disable_stats=True,
-                x_disable_machine_info=True,
-                x_save_requirements=False,
-                login_timeout=1,
-                init_timeout=_INIT_SECONDS,
-                finish_timeout=_FINISH_SECONDS,
-                finish_timeout_raises=True,
-            ),
+            job_type=JOB_TYPE,
+            # What lines and bars are drawn by: `_target_` is no name to read, and says nothing of a target's labels.
+            content={"method": about.method, "setting": about.setting, **mirrored},
         )
         if offline:
             self._again(about)
@@ -162,19 +135,80 @@ class _Wandb(Tracker):
             self._run.log_artifact(artifact)
 
     def _end(self, exit_code: int) -> None:
-        self._guarded(lambda: self._run.finish(exit_code=exit_code))
+        guarded(lambda: self._run.finish(exit_code=exit_code))
         self._run = None
 
-    def _guarded(self, call: Callable[[], object]) -> None:
-        """Make the call, unless W&B was lost before; if it fails, W&B is lost."""
-        if _lost.is_set():
-            return
-        try:
-            call()
-        except Exception as error:
-            _lost.set()
-            reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-            print(f"W&B is off from here on ({reason}); results.root has everything", file=sys.stderr)
+
+def begin(
+    config: Mapping[str, Any],
+    run_id: str,
+    *,
+    name: str,
+    group: str,
+    tags: Sequence[str],
+    job_type: str,
+    content: Mapping[str, Any],
+) -> Any:
+    """Open a run of the installed wandb package, in the mode and project of `config.tracking`.
+
+    Args:
+        content: what W&B shows as the run's configuration.
+    """
+    root = Path(config["results"]["root"]).absolute()
+    # No reports of its own errors to its makers: offline means offline.
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    os.environ.setdefault("WANDB_SILENT", "true")
+    # Artifacts wait for `rawls wandb sync` beside the runs they belong to, not in the user's home.
+    os.environ.setdefault("WANDB_DATA_DIR", str(root / FOLDER))
+    import wandb
+
+    # W&B adds `wandb` to the folder it is given, and where that cannot be made it takes another one.
+    (root / FOLDER).mkdir(parents=True, exist_ok=True)
+    tracking = config["tracking"]
+    return wandb.init(
+        project=tracking["project"],
+        entity=tracking["entity"],
+        mode=tracking["mode"],
+        id=run_id,
+        # An offline folder holds all of its run: what a former one sent is to be replaced, not gone on with.
+        resume=None if tracking["mode"] == "offline" else "allow",
+        reinit="create_new",  # the runs of a fleet are open side by side
+        name=name,
+        group=group,
+        tags=list(tags),
+        job_type=job_type,
+        config=dict(content),
+        dir=root,
+        settings=wandb.Settings(
+            silent=True,
+            console="off",
+            symlink=False,
+            host="",
+            disable_git=True,
+            disable_code=True,
+            disable_job_creation=True,
+            x_disable_meta=True,
+            x_disable_stats=True,
+            x_disable_machine_info=True,
+            x_save_requirements=False,
+            login_timeout=1,
+            init_timeout=_INIT_SECONDS,
+            finish_timeout=_FINISH_SECONDS,
+            finish_timeout_raises=True,
+        ),
+    )
+
+
+def guarded(call: Callable[[], object]) -> None:
+    """Make the call, unless W&B was lost before; if it fails, W&B is lost."""
+    if _lost.is_set():
+        return
+    try:
+        call()
+    except Exception as error:
+        _lost.set()
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        print(f"W&B is off from here on ({reason}); results.root has everything", file=sys.stderr)
 
 
 def offline_folders(root: Path, run_id: str = "") -> list[Path]:

@@ -3,24 +3,31 @@
 A run does not know which tables and figures need it; the manifests under results.root/targets do.
 """
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from runners.spec import name_of
+from runners.store import hashed_part, to_json
 
-_LONGEST_TAG = 64  # W&B takes no longer one
+LONGEST_TAG = 64  # W&B takes no longer one
 _IN_THE_NAME = ("epsilon", "dataset", "algorithm")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """Name, group and tags of a run, and the evaluations that an earlier attempt left."""
+    """Name, group and tags of a run, and the evaluations that an earlier attempt left.
+
+    `method` is its label in the target; runs of one `setting` differ in the seed alone.
+    """
 
     name: str
+    method: str
+    setting: str
     group: str
     tags: list[str]
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -44,12 +51,26 @@ def known(config: Mapping[str, Any], root: Path, run_id: str) -> Known:
     values = [f"{name}={_text(value)}" for name, value in (places[0].values if places else {}).items()]
     tags = [place.target.partition("/")[0] for place in places] + [place.target for place in places]
     tags += [dataset, algorithm, config["scale"]["name"], config["dataset"].get("provenance"), budget]
+    point = ", ".join([f"{label} on {dataset}", budget, *values])
     return Known(
-        name=", ".join([f"{label} on {dataset}", budget, *values, f"seed {config['seed']}"]),
+        name=f"{point}, seed {config['seed']}",
+        method=label,
+        setting=f"{point} ({_fingerprint(config)})",
         group=places[0].target if places else f"{dataset}/{algorithm}",
-        tags=list(dict.fromkeys(tag[:_LONGEST_TAG] for tag in tags if tag)),
+        tags=tag_list(tags),
         history=list(_history(root, run_id)),
     )
+
+
+def _fingerprint(config: Mapping[str, Any]) -> str:
+    """Of all that identifies a run but the seed: a target's variants, and runs of no target, are alike in words."""
+    rest = {key: value for key, value in hashed_part(config).items() if key != "seed"}
+    return hashlib.sha256(to_json(rest, sort_keys=True).encode()).hexdigest()[:4]
+
+
+def tag_list(tags: Iterable[str | None]) -> list[str]:
+    """Tags as W&B takes them, each once."""
+    return list(dict.fromkeys(tag[:LONGEST_TAG] for tag in tags if tag))
 
 
 def _places(root: Path, run_id: str) -> Iterator[_Place]:

@@ -18,14 +18,12 @@ USAGE = "wandb sync [results.root=FOLDER]"
 SYNCED = "*.wandb.synced"
 _AT_ONCE = 500  # folders on one command line
 _NO_LOGIN = "No API key configured"
+NO_KEY = "W&B knows no key of yours: call `wandb login` once, or set WANDB_API_KEY"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Send every run that is not sent, and say which W&B did not take."""
-    if not arguments or arguments[0] != "sync":
-        raise ConfigError(f"rawls wandb can do one thing: rawls {USAGE}")
-    overrides = arguments[1:]
-    root = results_root("wandb sync", overrides)
+    root = results_root("wandb sync", arguments)
     folders = offline_folders(root)
     if not folders:
         raise ConfigError(
@@ -71,7 +69,7 @@ def _sync(folders: Sequence[Path]) -> str:
         for line in process.stdout:
             if _NO_LOGIN in line:
                 process.kill()
-                raise ConfigError("W&B knows no key of yours: call `wandb login` once, or set WANDB_API_KEY")
+                raise ConfigError(NO_KEY)
             print(line, end="")
             if "error" in line.lower() or "failed" in line.lower():
                 complaint = line.strip().removeprefix("wandb: ").removeprefix("ERROR ").rstrip(".")

@@ -20,8 +20,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "runners": frozenset({"conf", "accounting", "datasets", "models", "algorithms"}),
     "analysis": frozenset(),
 }
-# The command line hands rendering to analysis: there alone, and only when a function is called.
-LAZILY = {"runners/cli.py": frozenset({"analysis"})}
+# The command line hands rendering to analysis, and the bench measures its pages: there alone, and only when a function
+# is called.
+LAZILY = {name: frozenset({"analysis"}) for name in ("runners/cli.py", "runners/bench/pages.py")}
 # Analysis reads saved results on machines without torch; these bring it along.
 NEVER = {"analysis": frozenset({"torch", "torchvision", "opacus"})}
 

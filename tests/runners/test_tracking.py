@@ -108,6 +108,8 @@ def test_offline_files_are_read_back_by_wandb(tmp_path: Path) -> None:
     assert last["tags"] == [*first["tags"], "real"]
     assert first.get("host", "") == ""
     mirrored = first["config"]["update"]
+    assert mirrored["method"] == "asc" and mirrored["setting"].startswith("asc on digits, ε=1 (")
+    assert first["job_type"] == "train"
     assert mirrored["algorithm"] == {"_target_": "algorithms.asc.Asc", "reweightings": 50}
     assert not {"results", "data", "tracking"} & mirrored.keys()
     history = [line["item"] for line in lines(tmp_path, RUN, "history")]

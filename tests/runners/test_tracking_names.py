@@ -34,6 +34,17 @@ def test_a_run_is_named_by_its_target_and_by_what_tells_it_from_its_likes(tmp_pa
     assert (found.name, found.group) == ("ASC on digits, ε=1, lr=0.5, seed 3", "asc/tuning")
     assert found.tags == ["asc", "asc/tuning", "asc/table1", "digits", "smoke", "simulated", "ε=1"]
     assert known(asked, tmp_path, "cc").name == "DPSGD on digits, ε=1, seed 3"
+    assert (found.method, known(asked, tmp_path, "cc").method) == ("ASC", "DPSGD")
+
+
+def test_runs_of_one_setting_differ_in_the_seed_alone(tmp_path: Path) -> None:
+    asked = [config(tmp_path, "offline") for _ in range(4)]
+    asked[1]["seed"] = 4
+    asked[2]["scale"]["name"] = "paper"  # says nothing that the other keys do not
+    asked[3]["algorithm"]["reweightings"] = 51
+    first, *others = [known(one, tmp_path, "aa").setting for one in asked]
+    assert [other == first for other in others] == [True, True, False]
+    assert first.startswith("asc on digits, ε=1 (")
 
 
 def test_a_long_target_is_cut_to_what_wandb_takes(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runners import cli
+from runners.leases import Leases
 from runners.store import Store
 from tests.tree import ROOT
 
@@ -74,6 +75,18 @@ def test_a_run_in_training_waits(calls: Path, results_root: Path, capsys: pytest
     assert capsys.readouterr().out == "1 run in training: sync again when they are done\n1 run sent\n1 run sent\n"
 
 
+def test_a_target_that_is_being_mirrored_waits_too(calls: Path, results_root: Path) -> None:
+    mirrored(results_root, "aa")
+    mirrored(results_root, "target-bb")
+    (results_root / "runs").mkdir()
+    lease = Leases(results_root).take("target-bb")
+    assert lease is not None
+    assert cli.main(["wandb", "sync", f"results.root={results_root}"]) == 0
+    lease.release()
+    assert cli.main(["wandb", "sync", f"results.root={results_root}"]) == 0
+    assert names(calls) == [["aa"], ["bb"]]
+
+
 def test_what_wandb_does_not_take_is_one_sentence(
     calls: Path, results_root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,8 +102,8 @@ def test_what_wandb_does_not_take_is_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["wandb"], "rawls wandb can do one thing: rawls wandb sync [results.root=FOLDER]"),
-        (["wandb", "login"], "rawls wandb can do one thing: rawls wandb sync [results.root=FOLDER]"),
+        (["wandb"], "rawls wandb can do two things: rawls wandb sync [results.root=FOLDER], rawls wandb workspace"),
+        (["wandb", "login"], "rawls wandb can do two things: rawls wandb sync [results.root=FOLDER], rawls wandb"),
         (["wandb", "sync", "seed=1"], "rawls wandb sync does not know 'seed=1': only results.root=FOLDER can be set"),
         (["wandb", "sync"], "there is nothing to sync under results/wandb: runs are mirrored there with"),
     ],
