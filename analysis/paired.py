@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from analysis.compare import signed
+from analysis.against_paper import signed
 from analysis.comparison import compare
 from analysis.manifest import Manifest
 from analysis.names import DASH, dataset_title, metric_title

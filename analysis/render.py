@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import accuracy, budget, calibration, curves, selection
 from analysis.drawing import Drawing, text_file
+from analysis.kinds import accuracy, budget, calibration, curves, selection
 from analysis.load import MADE_BY, Store, load
 from analysis.manifest import Manifest, results_root
 from analysis.tables import csv_text

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import html
-from analysis.compare import LIMIT
+from analysis.against_paper import LIMIT
 from analysis.drawing import Drawing
 from analysis.load import Store, load
 from analysis.manifest import Manifest

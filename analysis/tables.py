@@ -24,7 +24,7 @@ LATEX = {letter: rf"$\{name}$" for letter, name in GREEK.items()} | {
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """`mark` is a kind of cell that a page may colour, see analysis/compare.py: its text says the same."""
+    """`mark` is a kind of cell that a page may colour, see analysis/against_paper.py: its text says the same."""
 
     text: str
     bold: bool = False

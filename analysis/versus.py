@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import settings as all_settings
-from analysis.compare import signed
+from analysis.against_paper import signed
 from analysis.comparison import ACCURACY, PLANNED, Comparison, contrast, title
 from analysis.load import load
 from analysis.names import DASH, metric_title

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from analysis.compare import signed
+from analysis.against_paper import signed
 from analysis.comparison import ACCURACY, compare
 from analysis.dashboard import charts, choose, grids, parts, stored
 from analysis.dashboard.choose import BIND, Chosen

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
-from analysis.curves import over_seeds
 from analysis.dashboard import charts, choose, grids, parts, stored
 from analysis.dashboard.choose import BIND, Chosen
 from analysis.dashboard.grids import Tile
 from analysis.dashboard.stored import Here
+from analysis.kinds.curves import over_seeds
 from analysis.load import HISTORY
 
 TITLES = {

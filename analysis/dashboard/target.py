@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import streamlit as st
 
-from analysis.compare import column_title, signed, summary_line
+from analysis.against_paper import column_title, signed, summary_line
 from analysis.dashboard import grids, parts, stored
 from analysis.dashboard.choose import BIND
 from analysis.dashboard.grids import Tile

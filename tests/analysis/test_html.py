@@ -50,7 +50,7 @@ def test_a_figure_of_a_column_is_not_blown_up_to_a_page() -> None:
 
 
 def test_every_mark_of_a_cell_has_a_colour_in_the_light_in_the_dark_and_on_paper() -> None:
-    from analysis.compare import DISTANCES
+    from analysis.against_paper import DISTANCES
 
     style = html.STYLE.read_text(encoding="utf-8")
     for mark, name in zip(DISTANCES, ("near", "close", "apart", "far"), strict=True):

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis import accuracy
 from analysis.drawing import Drawing
+from analysis.kinds import accuracy
 from analysis.load import MADE_BY
 from analysis.render import KINDS, render
 from tests.analysis.stores import entry, manifest, write_json, write_manifest, write_run, write_unfinished

@@ -13,7 +13,7 @@ from itertools import product
 
 import pandas as pd
 
-from analysis.compare import Measured, compare, comparison_table, overall, summary_line
+from analysis.against_paper import Measured, compare, comparison_table, overall, summary_line
 from analysis.drawing import Drawing, table_files
 from analysis.load import Store
 from analysis.manifest import Manifest

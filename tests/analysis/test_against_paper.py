@@ -3,7 +3,7 @@ import math
 import pandas as pd
 import pytest
 
-from analysis.compare import (
+from analysis.against_paper import (
     Measured,
     column_title,
     compare,

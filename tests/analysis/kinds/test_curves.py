@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.curves import over_seeds, sampling_variance, training_curve
 from analysis.drawing import Drawing
+from analysis.kinds.curves import over_seeds, sampling_variance, training_curve
 from analysis.load import load
 from analysis.manifest import Manifest
 from tests.analysis.stores import entry, manifest, run_id, write_run

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.curves import of_one_dataset
 from analysis.drawing import Drawing, table_files
+from analysis.kinds.curves import of_one_dataset
 from analysis.load import Store
 from analysis.manifest import Manifest, coordinate, differing, in_words, value_text
 from analysis.stamps import headline, notices, progress, reasons, stamp, target_verdict

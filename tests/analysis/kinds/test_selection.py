@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from analysis.drawing import Drawing
+from analysis.kinds.selection import choose, draw
 from analysis.load import load
 from analysis.manifest import Manifest
-from analysis.selection import choose, draw
 from tests.analysis.stores import entry, manifest, run_id, summary, write_json, write_unfinished
 
 STANDARD = {"epsilon": 1.0, "search": "tight", "accountant": "rdp", "batch_size": 256}

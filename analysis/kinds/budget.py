@@ -9,9 +9,9 @@ The target is the run's own; for a run that is not finished, its coordinate `eps
 
 import pandas as pd
 
-from analysis.curves import drawing, of_one_dataset, over_seeds, plain_table, point_text
 from analysis.drawing import Drawing
 from analysis.figures import Panel, Sheet
+from analysis.kinds.curves import drawing, of_one_dataset, over_seeds, plain_table, point_text
 from analysis.load import Store
 from analysis.manifest import Manifest, coordinate
 from analysis.names import DASH

@@ -4,8 +4,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.calibration import draw
 from analysis.drawing import Drawing
+from analysis.kinds.calibration import draw
 from analysis.load import load
 from analysis.manifest import Manifest
 from tests.analysis.stores import entry, manifest, run_id, write_run
