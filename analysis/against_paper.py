@@ -21,6 +21,10 @@ LIMIT = 2.0
 JUDGED = ("reproduced", "differs")
 # The mark of a cell -> the most pooled standard deviations apart that it has.
 DISTANCES = {"within-1": 1.0, "within-2": LIMIT, "within-3": 3.0, "beyond-3": math.inf}
+DISTANCE_WORDS = {
+    "within-1": "within 1", "within-2": f"within {LIMIT:g}: reproduced", "within-3": "within 3", "beyond-3": "beyond 3",
+}  # fmt: skip
+KEY = "Colours repeat the column of pooled standard deviations apart:"
 HEADER = ["Method", "Cell", "Paper", "Ours", "Difference", "Pooled stds apart", "Verdict"]
 COLUMNS = [
     "method", "column", "paper_mean", "paper_std", "paper_n", "mean", "std", "n", "needed",

@@ -24,7 +24,11 @@ COLUMNS: dict[str, dict[str, str]] = {
         "test_avg": "mean of the group accuracies (not of the samples) there",
         "valid_wga": "the same on the validation split",
         "valid_avg": "the same on the validation split",
-        "epsilon_max": "the realised epsilon: the plan's, of the least protected group",
+        "epsilon_reported": "what the method claims: the plan's largest epsilon of the groups it was calibrated for; "
+        "NaN if the summary does not say",
+        "epsilon_max": "what is proven: the plan's epsilon of the least protected group, which the ledger was found to "
+        "keep",
+        "epsilon_spent": "the largest epsilon of any group that the ledger came to",
         "accountant": "'rdp', 'pld' or 'prv'",
         "neighbouring": "'add_remove' or 'replace_one': which datasets count as neighbours",
         "unit": "whose privacy is meant, one 'example'",
@@ -33,6 +37,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "epsilon": "the plan's epsilon, the largest over groups",
         "delta": "the plan's delta",
         "order": "the Renyi order at which every group is charged; NaN where the accountant takes its best",
+        "assumptions": "an array of texts: what the claim takes for granted, and what it leaves out",
         "git_sha": "commit of the code that made the finished run",
         "git_dirty": "whether that code had uncommitted changes",
         "versions": "a dict: package -> version",
@@ -61,7 +66,10 @@ COLUMNS: dict[str, dict[str, str]] = {
         "accuracy": "its accuracy; NaN where it is empty",
         "loss": "its mean loss; NaN where it is empty",
         "count": "its samples in the split; 0 where it is empty",
-        "epsilon": "what the plan charges its members",
+        "train_count": "its samples in the training split",
+        "calibrated": "whether the noise was calibrated for it; None if the summary does not say",
+        "epsilon": "what the plan charges its members: what is guaranteed",
+        "epsilon_spent": "what the ledger came to for them",
     },
     # one row per release of a finished run, equal ones counted: what of the private data became public
     "ledger": {
@@ -76,10 +84,6 @@ COLUMNS: dict[str, dict[str, str]] = {
         "members of the group; NaN for a group that the release never touches, or that is charged otherwise",
         "sampling_rate": "an array, one entry per group: the share of the group's population that is sampled; NaN as "
         "above",
-        "epsilon_reported": "of the run: what the method claims, the largest epsilon of the groups it was calibrated "
-        "for; NaN if the summary does not say",
-        "epsilon_proven": "of the run: the largest epsilon of any group, by the plan that the ledger was found to keep",
-        "assumptions": "of the run: an array of texts, what the claim takes for granted and what it leaves out",
     },
 }
 

@@ -6,7 +6,7 @@ anything that the text does not.
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def image(svg: str, alt: str, caption: str) -> str:
 
 
 def table(content: Table, *, links: Sequence[str] = (), key: str = "") -> str:
-    """A table whose header cells say what they head; `links` are what the rows' first cells lead to."""
+    """A table whose header cells say what they head; `links` are the addresses that the rows' first cells lead to."""
     head = _spans(content) if content.spans else ""
     titles = "".join(
         f'<th scope="col"{_class("" if place < content.num_labels else "number")}>{prose(title)}</th>'
@@ -70,6 +70,12 @@ def table(content: Table, *, links: Sequence[str] = (), key: str = "") -> str:
         f"<table><caption>{prose(content.caption)}</caption>"
         f"<thead>{head}<tr>{titles}</tr></thead><tbody>{body}</tbody></table></div>{key}{notes}"
     )
+
+
+def key(about: str, swatches: Mapping[str, str]) -> str:
+    """What the marks of a table's cells mean."""
+    spans = " ".join(f'<span class="{mark}">{prose(words)}</span>' for mark, words in swatches.items())
+    return f'<p class="key">{prose(about)} {spans}</p>'
 
 
 def _spans(content: Table) -> str:
@@ -87,7 +93,7 @@ def _row(row: Sequence[Cell], num_labels: int, link: str) -> str:
     for place, cell in enumerate(row):
         text = f"<strong>{prose(cell.text)}</strong>" if cell.bold else prose(cell.text)
         if place == 0:
-            text = f'<a href="#{escape(link)}">{text}</a>' if link else text
+            text = f'<a href="{escape(link)}">{text}</a>' if link else text
             cells.append(f'<th scope="row">{text}</th>')
         else:
             kinds = " ".join(kind for kind in ("" if place < num_labels else "number", cell.mark) if kind)

@@ -18,7 +18,7 @@ from analysis.columns import COLUMNS
 _PER_GROUP = pa.list_(pa.float64())
 _TYPES = {name: pa.string() for name in ("run_id", "name", "law")}
 _TYPES |= {name: pa.int64() for name in ("line", "first_step", "count")}
-_TYPES |= {"noise_multiplier": _PER_GROUP, "sampling_rate": _PER_GROUP, "assumptions": pa.list_(pa.string())}
+_TYPES |= {"noise_multiplier": _PER_GROUP, "sampling_rate": _PER_GROUP}
 _SCHEMA = pa.schema({name: _TYPES.get(name, pa.float64()) for name in COLUMNS["ledger"]})
 
 
@@ -28,7 +28,7 @@ def load(results_root: Path, run_ids: Iterable[str]) -> pd.DataFrame:
     rows = cached(
         results_root / "cache" / "ledger.arrow",
         folders,
-        ("ledger.json", "summary.json"),
+        ("ledger.json",),
         lambda ids: _read(ids, folders),
         code=(Path(__file__),),
     )
@@ -48,13 +48,11 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 
 def _lines(run_id: str, folder: Path) -> list[dict[str, Any]]:
     """Nothing, if the file is missing, damaged, or of releases that we do not know."""
-    ledger = _json(folder / "ledger.json")
     try:
-        of_run = _epsilons(_json(folder / "summary.json").get("plan") or {})
-        of_run |= {"run_id": run_id, "assumptions": list(map(str, ledger.get("assumptions") or []))}
-        rows = [{**of_run, "line": place, **_line(line)} for place, line in enumerate(ledger.get("releases") or [])]
+        releases = json.loads((folder / "ledger.json").read_bytes())["releases"]
+        rows = [{"run_id": run_id, "line": place, **_line(line)} for place, line in enumerate(releases)]
         pa.Table.from_pylist(rows, schema=_SCHEMA)
-    except (AttributeError, KeyError, TypeError, ValueError, pa.ArrowException):
+    except (OSError, AttributeError, KeyError, TypeError, ValueError, pa.ArrowException):
         return []
     return rows
 
@@ -78,22 +76,3 @@ def _rate(sampling: Mapping[str, Any]) -> float | None:
     if "batch" in sampling:
         return float(sampling["batch"] / sampling["population"])
     return sampling.get("rate")
-
-
-def _epsilons(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """What the method claims, and what holds for everybody."""
-    of_groups = plan.get("epsilon_per_group") or []
-    covered = [of_groups[group] for group in plan.get("covered_groups") or [] if group < len(of_groups)]
-    known = [value for value in of_groups if value is not None]
-    return {
-        "epsilon_reported": max((value for value in covered if value is not None), default=None),
-        "epsilon_proven": max(known, default=None),
-    }
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -41,18 +41,24 @@ RUN_NUMBERS = [
     "test_avg",
     "valid_wga",
     "valid_avg",
+    "epsilon_reported",
     "epsilon_max",
+    "epsilon_spent",
 ]
 PLAN_TEXTS = ["accountant", "neighbouring", "unit", "search"]
 PLAN_NUMBERS = ["noise_multiplier", "epsilon", "delta", "order"]
+ASSUMPTIONS = ["assumptions"]
 MADE_BY = ["git_sha", "git_dirty", "versions", "device", "finished"]
-RUNS = RUN_TEXTS + RUN_NUMBERS + PLAN_TEXTS + PLAN_NUMBERS + MADE_BY
+RUNS = RUN_TEXTS + RUN_NUMBERS + PLAN_TEXTS + PLAN_NUMBERS + ASSUMPTIONS + MADE_BY
 HISTORY = histories.COLUMNS
-GROUPS = ["run_id", "split", "group", "group_name", "accuracy", "loss", "count", "epsilon"]
+GROUPS = [
+    "run_id", "split", "group", "group_name", "accuracy", "loss", "count", "train_count", "calibrated", "epsilon",
+    "epsilon_spent",
+]  # fmt: skip
 UNFINISHED = ("running", "failed")
 FORMAT = 2  # the newest store we know, see runners/store.py
 
-_GROUP_TYPES = {"split": pa.string(), "group": pa.int64(), "group_name": pa.string()}
+_GROUP_TYPES = {"split": pa.string(), "group": pa.int64(), "group_name": pa.string(), "calibrated": pa.bool_()}
 # A run's rows of `groups` are lists in its row of `runs`, a column each.
 _OF_GROUPS = {f"groups.{name}": pa.list_(_GROUP_TYPES.get(name, pa.float64())) for name in GROUPS[1:]}
 _TYPES = {name: pa.float64() for name in RUN_NUMBERS + PLAN_NUMBERS} | {"git_dirty": pa.bool_()}
@@ -155,8 +161,9 @@ def _runs_frame(table: pa.Table) -> pd.DataFrame:
     for name in RUNS:
         if table[name].null_count == len(frame) and name not in RUN_NUMBERS + PLAN_NUMBERS:
             frame[name] = pd.Series([None] * len(frame), index=frame.index, dtype=object)
-    known = {text: json.loads(text) for text in frame["versions"].dropna().unique()}
-    frame["versions"] = frame["versions"].map(known).astype(object)
+    for name in ("versions", "assumptions"):
+        known = {text: json.loads(text) for text in frame[name].dropna().unique()}
+        frame[name] = frame[name].map(known).astype(object)
     return frame
 
 
@@ -216,9 +223,16 @@ def _from_summary(run_id: str, summary: dict[str, Any]) -> dict[str, Any]:
     for split in ("test", "valid"):
         scores = summary.get(split) or {}
         row |= {f"{split}_{metric}": scores.get(metric) for metric in ("wga", "avg")}
-    epsilons = [value for value in _group_epsilons(summary) if value is not None]
-    row["epsilon_max"] = max(epsilons, default=None)
+    planned, covered = plan.get("epsilon_per_group") or [], plan.get("covered_groups") or []
+    row["epsilon_reported"] = _largest(planned[group] for group in covered if group < len(planned))
+    row["epsilon_max"] = _largest(planned)
+    row["epsilon_spent"] = _largest(summary.get("ledger_epsilon_per_group") or [])
+    row["assumptions"] = json.dumps(list(map(str, plan.get("assumptions") or [])))
     return row | {"run_id": run_id, "status": "done"}
+
+
+def _largest(epsilons: Iterable[float | None]) -> float | None:
+    return max((value for value in epsilons if value is not None), default=None)
 
 
 def _made_by(folder: str) -> dict[str, Any]:
@@ -231,17 +245,15 @@ def _made_by(folder: str) -> dict[str, Any]:
         return {}
 
 
-def _group_epsilons(summary: dict[str, Any]) -> list[float | None]:
-    """Epsilon of each group: the plan's, which the ledger was found to keep.
-
-    The ledger's own is no guarantee where what a group is charged depends on what was released (ASC's batches do).
-    """
-    return list((summary.get("plan") or {}).get("epsilon_per_group") or [])
-
-
 def _groups(summary: dict[str, Any]) -> dict[str, list[Any]]:
-    """The run's rows of `groups`. A plan-only run has no splits: its groups get one row each, with split None."""
-    names, epsilons = summary.get("group_names") or [], _group_epsilons(summary)
+    """The run's rows of `groups`. A plan-only run has no splits: its groups get one row each, with split None.
+
+    Epsilon is the plan's, which the ledger was found to keep. What the ledger spent is no guarantee where what a group
+    is charged depends on what was released (ASC's batches do).
+    """
+    plan = summary.get("plan") or {}
+    names, epsilons = summary.get("group_names") or [], plan.get("epsilon_per_group") or []
+    covered = plan.get("covered_groups")
     number = max(len(names), len(epsilons))
     splits: list[str | None] = [split for split in ("test", "valid") if summary.get(split)] or [None]
     found: dict[str, list[Any]] = {name: [] for name in _OF_GROUPS}
@@ -255,7 +267,10 @@ def _groups(summary: dict[str, Any]) -> dict[str, list[Any]]:
             values = _padded(scores.get(name), number)
             found[f"groups.{name}"] += [None if count == 0 else x for x, count in zip(values, counts, strict=True)]
         found["groups.count"] += counts
+        found["groups.train_count"] += _padded(summary.get("group_sizes"), number)
+        found["groups.calibrated"] += [None if covered is None else group in covered for group in range(number)]
         found["groups.epsilon"] += _padded(epsilons, number)
+        found["groups.epsilon_spent"] += _padded(summary.get("ledger_epsilon_per_group"), number)
     return found
 
 

@@ -4,19 +4,18 @@ As reported is the largest epsilon of the groups that a method was calibrated fo
 the largest of all groups. Spent is computed from the ledger that the run kept, for the group that spent most.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from analysis import ledgers
-from analysis.manifest import Manifest
+from analysis.load import Store
 from analysis.names import DASH, dataset_title
 from analysis.tables import Cell, Table
 
+_ROUNDING = 1.001
 _ONE_SETTING = ["method", "dataset", "epsilon_target"]
 _EPSILONS = [
     "Method", "Dataset", "Accountant", "Neighbours", "Target ε", "δ", "Noise multiplier κ", "ε as reported", "ε proven",
@@ -41,69 +40,84 @@ class Privacy:
 
 @dataclass(frozen=True, kw_only=True)
 class _Setting:
-    """The runs of one method, dataset and target, with their summaries."""
+    """The runs of one method, dataset and target, and their groups, once each."""
 
     method: str
     dataset: str
     target: float
     runs: pd.DataFrame
-    summaries: list[dict[str, Any]]
+    groups: pd.DataFrame
 
     @property
     def names(self) -> list[str]:
         return [self.method, dataset_title(self.dataset).replace(" ", "\N{NO-BREAK SPACE}")]
 
-    def plans(self) -> list[dict[str, Any]]:
-        return [summary.get("plan") or {} for summary in self.summaries]
 
+def privacy(store: Store, runs: pd.DataFrame, methods: Sequence[str]) -> Privacy | None:
+    """What the finished runs among `runs` spent; None without any.
 
-def privacy(root: Path, manifest: Manifest, runs: pd.DataFrame) -> Privacy | None:
-    """What the finished runs among `runs` spent; None without any."""
+    Args:
+        store: which has their groups and ledgers.
+        runs: rows of its `runs`, with a `method`.
+        methods: in their order.
+    """
     done = runs[(runs["status"] == "done") & runs["epsilon_target"].notna()]
     if done.empty:
         return None
-    order = {method: place for place, method in enumerate(manifest.methods)}
+    of_groups = store.groups[store.groups["run_id"].isin(done["run_id"])].drop_duplicates(["run_id", "group"])
+    order = {method: place for place, method in enumerate(methods)}
     settings = [
-        _Setting(method=method, dataset=dataset, target=target, runs=rows, summaries=_summaries(root, rows["run_id"]))
+        _Setting(
+            method=method,
+            dataset=dataset,
+            target=target,
+            runs=rows,
+            groups=of_groups[of_groups["run_id"].isin(rows["run_id"])],
+        )
         for (method, dataset, target), rows in done.groupby(_ONE_SETTING, sort=False)
     ]
     settings.sort(key=lambda setting: (setting.dataset, setting.target, order[setting.method]))
-    assumed: dict[str, dict[str, None]] = {}
-    for setting in settings:
-        for text in dict.fromkeys(text for plan in setting.plans() for text in plan.get("assumptions") or []):
-            assumed.setdefault(str(text), {})[setting.method] = None
-    methods = {setting.method for setting in settings}
     return Privacy(
         epsilons=_epsilons(settings),
         groups=_groups(settings),
-        releases=_releases(root, settings),
-        assumptions=[
-            f"{text} ({'all methods' if set(who) == methods else ', '.join(who)})" for text, who in assumed.items()
-        ],
+        releases=_releases(store.root, settings),
+        assumptions=_assumptions(settings),
     )
+
+
+def _assumptions(settings: Sequence[_Setting]) -> list[str]:
+    """Each with the methods that make it, unless all do."""
+    assumed: dict[str, dict[str, None]] = {}
+    for setting in settings:
+        for text in dict.fromkeys(text for texts in setting.runs["assumptions"] for text in texts):
+            assumed.setdefault(text, {})[setting.method] = None
+    methods = {setting.method for setting in settings}
+    if len(methods) == 1:
+        return list(assumed)
+    return [f"{text} ({'all methods' if set(who) == methods else ', '.join(who)})" for text, who in assumed.items()]
+
+
+def is_weaker(proven: float, than: float) -> bool:
+    """Whether an epsilon is larger by more than rounding."""
+    return proven > _ROUNDING * than
 
 
 def _epsilons(settings: Sequence[_Setting]) -> Table:
     rows = []
     for setting in settings:
-        plans = setting.plans()
-        claims = [claim for plan in plans if (claim := _reported(plan)) is not None]
-        proven = [max(values) for plan in plans if (values := _known(plan.get("epsilon_per_group")))]
-        spent = [max(values) for one in setting.summaries if (values := _known(one.get("ledger_epsilon_per_group")))]
+        runs = setting.runs
+        claim, proven = runs["epsilon_reported"].max(), runs["epsilon_max"].max()
         texts = [
             *setting.names,
-            _words(setting.runs["accountant"], str.upper),
-            _words(setting.runs["neighbouring"], lambda text: text.replace("_", "-")),
+            _words(runs["accountant"], str.upper),
+            _words(runs["neighbouring"], lambda text: text.replace("_", "-")),
             f"{setting.target:g}",
-            _between((plan.get("delta") for plan in plans), ".2e"),
-            _between((plan.get("noise_multiplier") for plan in plans), ".4g"),
-            _between(claims, ".3f"),
-            _between(proven, ".3f"),
-            _between(spent, ".3f"),
-            str(len(setting.runs)),
+            _between(runs["delta"], ".2e"),
+            _between(runs["noise_multiplier"], ".4g"),
+            *(_between(runs[name], ".3f") for name in ("epsilon_reported", "epsilon_max", "epsilon_spent")),
+            str(len(runs)),
         ]
-        weaker = bool(claims and proven and max(proven) > max(claims) * 1.001)
-        bold = _EPSILONS.index("ε proven") if weaker else -1
+        bold = _EPSILONS.index("ε proven") if is_weaker(proven, claim) else -1
         rows.append([Cell(text=text, bold=place == bold) for place, text in enumerate(texts)])
     return Table(
         caption=f"Budgets and what they came to. {EXPLAINED}. Bold: weaker for some group than reported.",
@@ -116,26 +130,31 @@ def _epsilons(settings: Sequence[_Setting]) -> Table:
 def _groups(settings: Sequence[_Setting]) -> Table | None:
     rows = []
     for setting in settings:
-        names: list[str] = next((one["group_names"] for one in setting.summaries if one.get("group_names")), [])
-        for group, name in enumerate(names):
-            planned = [_at(plan.get("epsilon_per_group"), group) for plan in setting.plans()]
-            spent = [_at(one.get("ledger_epsilon_per_group"), group) for one in setting.summaries]
-            told = _calibrated_for(group, setting.plans())
-            texts = [str(name), told, f"{setting.target:g}", _between(planned, ".3f"), _between(spent, ".3f")]
-            rows.append([Cell(text=text) for text in (*setting.names, *texts)])
+        for group, own in setting.groups.groupby("group"):
+            name = own["group_name"].iloc[0]
+            texts = [
+                f"group {group}" if pd.isna(name) else str(name),
+                _between(own["train_count"], ".0f"),
+                _words(own["calibrated"], lambda told: {"True": "yes", "False": "no"}[told]),
+                f"{setting.target:g}",
+                _between(own["epsilon"], ".3f"),
+                _between(own["epsilon_spent"], ".3f"),
+            ]
+            weak = is_weaker(own["epsilon"].max(), setting.target)
+            cells = [Cell(text=text) for text in (*setting.names, *texts)]
+            cells[-2] = replace(cells[-2], bold=weak)
+            rows.append(cells)
     if not rows:
         return None
     return Table(
-        caption="Epsilon of each group, as planned and as spent; and whether the noise was calibrated for it.",
-        header=["Method", "Dataset", "Group", "Calibrated for", "Target ε", "ε planned", "ε spent"],
+        caption="Epsilon of each group, as planned and as spent; and whether the noise was calibrated for it. Bold: "
+        "above the target.",
+        header=[
+            "Method", "Dataset", "Group", "Training examples", "Calibrated for", "Target ε", "ε planned", "ε spent",
+        ],
         rows=rows,
-        num_labels=4,
-    )
-
-
-def _calibrated_for(group: int, plans: Sequence[dict[str, Any]]) -> str:
-    said = [group in covered for plan in plans if (covered := plan.get("covered_groups")) is not None]
-    return DASH if not said else "yes" if all(said) else "no"
+        num_labels=3,
+    )  # fmt: skip
 
 
 def _releases(root: Path, settings: Sequence[_Setting]) -> Table | None:
@@ -171,36 +190,12 @@ def _releases(root: Path, settings: Sequence[_Setting]) -> Table | None:
     )  # fmt: skip
 
 
-def _summaries(root: Path, run_ids: Iterable[str]) -> list[dict[str, Any]]:
-    found = []
-    for run_id in run_ids:
-        try:
-            summary = json.loads((root / "runs" / run_id / "summary.json").read_bytes())
-        except (OSError, ValueError):  # removed since it was listed
-            continue
-        found.append(summary)
-    return found
-
-
-def _reported(plan: dict[str, Any]) -> float | None:
-    planned = plan.get("epsilon_per_group")
-    return max(_known(_at(planned, group) for group in plan.get("covered_groups") or []), default=None)
-
-
-def _known(values: Iterable[float | None] | None) -> list[float]:
-    return [value for value in (() if values is None else values) if value is not None and not pd.isna(value)]
-
-
-def _at(values: Sequence[float | None] | None, index: int) -> float | None:
-    return values[index] if values and index < len(values) else None
-
-
 def _between(values: Iterable[float | None], form: str) -> str:
     """'0.99', or '0.99 – 1.01' where they differ as they are printed; a dash without any."""
-    known = _known(values)
+    known = [value for value in values if value is not None and not pd.isna(value)]
     ends = [format(end, form) for end in (min(known), max(known))] if known else [DASH]
     return " – ".join(dict.fromkeys(ends))
 
 
-def _words(values: Iterable[str | None], said: Callable[[str], str]) -> str:
+def _words(values: Iterable[object], said: Callable[[str], str]) -> str:
     return ", ".join(dict.fromkeys(said(str(value)) for value in values if not pd.isna(value))) or DASH

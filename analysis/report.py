@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import html
-from analysis.against_paper import LIMIT
+from analysis.against_paper import DISTANCE_WORDS, KEY, LIMIT
 from analysis.drawing import Drawing
 from analysis.load import Store, load
 from analysis.manifest import Manifest
@@ -26,12 +26,11 @@ from analysis.origins import failures, made_by, material
 from analysis.paired import paired
 from analysis.privacy import privacy
 from analysis.render import draw
-from analysis.stamps import headline, notices, progress
+from analysis.stamps import TRY_IT, headline, notices, progress
 from analysis.tables import Cell, Table
 from analysis.targets import row_of, state, unreadable
 
 FILE = Path("report") / "index.html"
-START = "`rawls reproduce asc/table1 dataset=digits scale=smoke privacy=eps8` makes a first table in half a minute"
 _PLACES = ("results.root=", "data.root=", "tracking=")
 
 
@@ -89,7 +88,7 @@ def text(
     store = load(root)
     targets = [_read(place, item, store) for place, item in enumerate(manifests)]
     parts = [("overview", "What there is", _overview(store, targets))]
-    parts += [(target.ident, target.title, _section(root, target)) for target in targets]
+    parts += [(target.ident, target.title, _section(store, target)) for target in targets]
     parts.append(("failures", "Failures", _failures(root, store, targets)))
     parts.append(("made", "How this was made", _made(store, now or datetime.now(UTC))))
     body = "\n".join(
@@ -133,7 +132,7 @@ def _overview(store: Store, targets: Sequence[_Target]) -> str:
         rows=rows,
         num_labels=7,
     )
-    shown = html.table(table, links=[target.ident for target in targets]) if rows else ""
+    shown = html.table(table, links=[f"#{target.ident}" for target in targets]) if rows else ""
     return "".join(html.paragraph(notice, kind="notice") for notice in _notices(store, targets)) + shown
 
 
@@ -141,7 +140,7 @@ def _notices(store: Store, targets: Sequence[_Target]) -> list[str]:
     """What must be known before anything is read: what is missing here as a whole, and what to do next."""
     runs = store.runs
     if runs.empty:
-        return [f"No run is stored in this results folder yet. {START}."]
+        return [f"No run is stored in this results folder yet. `{TRY_IT}` makes a first table in half a minute."]
     done = runs[runs["status"] == "done"]
     found = []
     if done.empty:
@@ -174,7 +173,7 @@ def _real_data(runs: pd.DataFrame) -> str:
     return f"{commands} fetches the real files or says where to put them; then the same command trains on them."
 
 
-def _section(root: Path, target: _Target) -> str:
+def _section(store: Store, target: _Target) -> str:
     manifest, runs, drawing = target.manifest, target.runs, target.drawing
     if manifest is None or runs is None or drawing is None:
         return html.paragraph(f"{target.row['verdict']}. `rawls reproduce TARGET` writes it anew.", kind="notice")
@@ -190,8 +189,8 @@ def _section(root: Path, target: _Target) -> str:
         parts += [html.heading(3, "Result"), _result(manifest, runs, drawing)]
     parts += [html.heading(3, "What was real and what simulated"), html.table(material(runs))]
     if not done.empty:
-        parts += [html.heading(3, "What made it"), html.table(made_by(root, done))]
-        parts += [html.heading(3, "Privacy"), _privacy(root, manifest, runs)]
+        parts += [html.heading(3, "What made it"), html.table(made_by(store.root, done))]
+        parts += [html.heading(3, "Privacy"), _privacy(store, manifest, runs)]
     return "\n".join(parts)
 
 
@@ -220,7 +219,7 @@ def _result(manifest: Manifest, runs: pd.DataFrame, drawing: Drawing) -> str:
         parts.append(html.image(drawing.svg(), alt, caption))
     for table in drawing.tables:
         judged = any(cell.mark for row in table.rows for cell in row)
-        parts.append(html.table(table, key=_key() if judged else ""))
+        parts.append(html.table(table, key=html.key(KEY, DISTANCE_WORDS) if judged else ""))
     said = drawing.summary.replace(manifest.command, _portable(manifest.command))
     parts += [html.paragraph(line) for line in said.splitlines() if line]
     if manifest.draw["kind"] == "accuracy_table" and (differences := paired(manifest, runs)):
@@ -234,17 +233,8 @@ def _result(manifest: Manifest, runs: pd.DataFrame, drawing: Drawing) -> str:
     return "\n".join(parts)
 
 
-def _key() -> str:
-    swatches = {
-        "within-1": "within 1", "within-2": f"within {LIMIT:g}: reproduced", "within-3": "within 3",
-        "beyond-3": "beyond 3",
-    }  # fmt: skip
-    spans = " ".join(f'<span class="{mark}">{words}</span>' for mark, words in swatches.items())
-    return f'<p class="key">Colours repeat the column of pooled standard deviations apart: {spans}</p>'
-
-
-def _privacy(root: Path, manifest: Manifest, runs: pd.DataFrame) -> str:
-    found = privacy(root, manifest, runs)
+def _privacy(store: Store, manifest: Manifest, runs: pd.DataFrame) -> str:
+    found = privacy(store, runs, manifest.methods)
     if found is None:
         return html.paragraph("The finished runs do not say what they spent.")
     parts = [html.table(found.epsilons)]

@@ -48,16 +48,21 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 def _of(path: Path) -> Settings:
     try:
         config = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
-        return dict(_flat({name: value for name, value in config.items() if name not in NOT_OF_A_RUN}))
+        return flat({name: value for name, value in config.items() if name not in NOT_OF_A_RUN})
     except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError):
         return {}
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+def flat(config: Mapping[str, Any]) -> Settings:
+    """Nested mappings as one, with keys joined by dots; a `_target_` is told by its file's name."""
+    return dict(_items(config, ""))
+
+
+def _items(config: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
     for name, value in config.items():
         if name == "_target_":
             yield prefix[:-1], str(value).split(".")[-2:][0]
         elif isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _items(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.names import dataset_title
 
 PROVENANCES = {"simulated": "simulated data", "subset": "subset of the data"}
+TRY_IT = "rawls reproduce asc/table1 dataset=digits scale=smoke privacy=eps8"  # takes half a minute
 SHORT = {"simulated data": "SIMULATED DATA", "subset of the data": "SUBSET"}
 
 

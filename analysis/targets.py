@@ -62,12 +62,13 @@ def state(row: Mapping[str, Any]) -> str:
 
     Returns:
         'reproduced'; 'complete' (there is no number to compare); 'differs' (in some cell);
-        'not comparable' (another scale, a subset); 'missing'; 'broken'; 'partial'; 'simulated'; 'partial, simulated'.
+        'not comparable' (another scale, a subset); 'missing'; 'failed'; 'broken'; 'partial'; 'simulated';
+        'partial, simulated'.
     """
     if str(row["verdict"]).startswith("cannot be"):
         return "broken"
     if not row["done"]:
-        return "missing"
+        return "failed" if row["failed"] else "missing"
     found = ["partial"] if row["done"] < row["needed"] else []
     found += ["simulated"] if "simulated" in str(row["data"]).split("+") else []
     if found:

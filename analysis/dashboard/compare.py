@@ -9,10 +9,10 @@ from analysis.against_paper import signed
 from analysis.comparison import ACCURACY, compare
 from analysis.dashboard import charts, choose, grids, parts, stored
 from analysis.dashboard.choose import BIND, Chosen
-from analysis.dashboard.grids import Tile
 from analysis.dashboard.stored import Here
 from analysis.names import metric_title
 from analysis.statistics import holm
+from analysis.tables import Cell
 
 PAIRED = "Differences by seed"
 VIEWS = ["Against ε", "WGA and AVG", "Groups", PAIRED]
@@ -73,7 +73,7 @@ def _budgets(chosen: Chosen, runs: pd.DataFrame, title: str) -> None:
         if len(budgets) == 1:
             st.caption("One budget so far: others come with `privacy=eps1,eps8` in the command that trains.")
     cells = {(row["name"], row["x"]): row for row in points.to_dict("records")}
-    rows: list[list[str | Tile]] = [
+    rows: list[list[str | Cell]] = [
         [name, *[_cell(cells.get((name, budget)), points["n"].max()) for budget in budgets]] for name in chosen.names
     ]
     with right:
@@ -120,10 +120,10 @@ def _pareto(chosen: Chosen, split: str) -> None:
             y=f"{split} {metric_title('wga')} in percent",
             description=f"Worst-group against average accuracy of {parts.plain(chosen.names)} on {chosen.dataset}",
         )  # fmt: skip
-    rows: list[list[str | Tile]] = [
+    rows: list[list[str | Cell]] = [
         [
             row["name"], f"{row['epsilon']:g}", f"{row['y']:.1f}", f"{row['x']:.1f}", str(row["n"]),
-            Tile(text="✓ on the front", shade="near") if row["front"] else "beaten",
+            Cell(text="✓ on the front", mark="good") if row["front"] else "beaten",
         ]
         for row in points.sort_values(["epsilon", "y"], ascending=[True, False]).to_dict("records")
     ]  # fmt: skip
@@ -163,7 +163,7 @@ def _groups(chosen: Chosen, groups: pd.DataFrame) -> None:
         )  # fmt: skip
     smallest, common = counts.min(), points["n"].max()
     cells = {(row["name"], row["group"]): row for row in points.to_dict("records")}
-    rows: list[list[str | Tile]] = []
+    rows: list[list[str | Cell]] = []
     for label in points["group"].drop_duplicates():
         count = counts[label]
         size = "–" if pd.isna(count) else f"{int(count)}" + (" (smallest)" if count == smallest else "")
@@ -190,7 +190,7 @@ def _differences(here: Here, chosen: Chosen, metric: str) -> None:
             rows.dropna(subset=["difference", "low"]), x=f"{title}: difference to {base}, points",
             description=f"Differences in {title} to {base} by seed, with 95 percent confidence intervals",
         )  # fmt: skip
-    body: list[list[str | Tile]] = [
+    body: list[list[str | Cell]] = [
         [
             row["name"], f"{row['n']} pairs" if row["paired"] else f"{row['n']} runs, no common seed",
             signed(row["difference"]),
@@ -205,10 +205,10 @@ def _differences(here: Here, chosen: Chosen, metric: str) -> None:
         st.caption("Holm's correction of the t test's p is for the rows of this table. Few seeds can show little.")
 
 
-def _told(adjusted: float) -> str | Tile:
+def _told(adjusted: float) -> str | Cell:
     if pd.isna(adjusted):
         return "no test possible"
-    return Tile(text="differs", shade="far") if adjusted < 0.05 else "not told apart"
+    return Cell(text="differs", mark="apart") if adjusted < 0.05 else "not told apart"
 
 
 def differences(here: Here, chosen: Chosen, base: str, metric: str) -> pd.DataFrame:

@@ -11,10 +11,10 @@ import streamlit as st
 
 from analysis.dashboard import charts, choose, grids, parts, stored
 from analysis.dashboard.choose import BIND, Chosen
-from analysis.dashboard.grids import Tile
 from analysis.dashboard.stored import Here
 from analysis.kinds.curves import over_seeds
 from analysis.load import HISTORY
+from analysis.tables import Cell
 
 TITLES = {
     "wga": "WGA", "avg": "AVG", "accuracy": "accuracy of a group", "loss": "loss of a group",
@@ -171,7 +171,7 @@ def _draw(chosen: Chosen, points: pd.DataFrame, title: str, name: str, axis: str
     panels = list(points["panel"].unique())
     last = points.sort_values("x").groupby(["name", "panel"], sort=False).tail(1)
     cells = {(row["name"], row["panel"]): row for row in last.to_dict("records")}
-    rows: list[list[str | Tile]] = [
+    rows: list[list[str | Cell]] = [
         [own, *[_cell(cells.get((own, panel))) for panel in panels]] for own in chosen.names
     ]
     with right:

@@ -1,77 +1,63 @@
-"""Tables as HTML: a caption, headers that a screen reader announces, links, and shades that never stand alone.
+"""Tables on pages: the house's own (analysis/html.py), in the dashboard's style.
 
 Short tables only; the list of all runs is Streamlit's own, which draws no more than what is seen.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from urllib.parse import urlencode
 
 import streamlit as st
 
-# Blue is near, orange far, as dark as the text beside them still reads well (contrast above 7 : 1).
+from analysis import html
+from analysis.tables import Cell, Table
+
+# A cell's mark -> its ground, as light as the text on it still reads well (contrast above 7 : 1). Blue is near, orange
+# far; no mark stands without words that say the same.
 SHADES = {
-    "near": "#CFE4F5", "close": "#E6F1FA", "far": "#FBE3C8", "farther": "#F6C48F", "none": "#EFEFEF", "bad": "#F9D4D8",
+    "within-1": "#CFE4F5", "within-2": "#E6F1FA", "within-3": "#FBE3C8", "beyond-3": "#F6C48F",
+    "good": "#CFE4F5", "apart": "#FBE3C8", "bad": "#F9D4D8", "unjudged": "#EFEFEF",
 }  # fmt: skip
 _STYLE = "".join(
     [
-        ".grid{overflow-x:auto;margin:0 0 .75rem}",
-        ".grid table{border-collapse:collapse;font-size:.875rem;color:#1F2430;width:auto;min-width:min(100%,18rem)}",
-        ".grid caption{caption-side:top;text-align:left;color:#4A5060;font-size:.8125rem;padding:0 0 .35rem}",
-        ".grid th,.grid td{padding:.3rem .6rem;border-bottom:1px solid #DDE1E8;text-align:right;vertical-align:top;",
+        "<style>.table{overflow-x:auto;margin:0 0 .75rem}",
+        ".table table{border-collapse:collapse;font-size:.875rem;color:#1F2430;width:auto;min-width:min(100%,30rem)}",
+        ".table caption{caption-side:top;text-align:left;color:#4A5060;font-size:.8125rem;padding:0 0 .35rem}",
+        ".table th,.table td{padding:.3rem .6rem;border-bottom:1px solid #DDE1E8;text-align:left;vertical-align:top;",
         "font-variant-numeric:tabular-nums}",
-        ".grid thead th{font-weight:600;border-bottom:2px solid #9AA3B2;white-space:nowrap}",
-        ".grid .label{text-align:left}.grid td{white-space:nowrap}.grid td.label{white-space:normal}",
-        ".grid .mark{white-space:nowrap}",
-        ".grid a{color:#005A8F;text-decoration:underline}",
-        ".grid a:focus-visible,.grid:focus-visible{outline:3px solid #0072B2;outline-offset:2px}",
-        *(f".grid .{name}{{background:{colour}}}" for name, colour in SHADES.items()),
+        ".table thead th{font-weight:600;border-bottom:2px solid #9AA3B2;white-space:nowrap}",
+        ".table thead th.span{text-align:center}.table .number{text-align:right;white-space:nowrap}",
+        ".key,.note{font-size:.8125rem;color:#4A5060;margin:0 0 .6rem}.key span{padding:.05rem .45rem;color:#1F2430}",
+        ".table a,.links a{color:#005A8F;text-decoration:underline}.links{margin:0}",
+        ".table a:focus-visible,.table:focus-visible{outline:3px solid #0072B2;outline-offset:2px}",
+        *(f".{name}{{background:{colour};white-space:nowrap}}" for name, colour in SHADES.items()),
+        "</style>",
     ]
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tile:
-    """A cell: `href` makes it a link, `shade` is one of SHADES."""
-
-    text: str
-    href: str = ""
-    shade: str = ""
-    bold: bool = False
-
-
-def show(caption: str, header: Sequence[str], rows: Sequence[Sequence[str | Tile]], *, labels: int = 1) -> None:
+def show(
+    caption: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str | Cell]],
+    *,
+    labels: int = 1,
+    links: Sequence[str] = (),
+) -> None:
     """Show a table, or nothing where it has no rows; the first `labels` columns are set left."""
-    if rows:
-        st.html(f"<style>{_STYLE}</style>{html(caption, header, rows, labels=labels)}")
+    cells = [[cell if isinstance(cell, Cell) else Cell(text=cell) for cell in row] for row in rows]
+    table(Table(caption=caption, header=list(header), rows=cells, num_labels=labels), links=links)
 
 
-def html(caption: str, header: Sequence[str], rows: Sequence[Sequence[str | Tile]], *, labels: int = 1) -> str:
-    head = "".join(f'<th scope="col"{_class(i, labels)}>{escape(text)}</th>' for i, text in enumerate(header))
-    body = "".join(f"<tr>{''.join(_cell(tile, i, labels) for i, tile in enumerate(row))}</tr>" for row in rows)
-    # A box that scrolls must be reached by the keyboard, and have a name.
-    box = f'<div class="grid" role="region" tabindex="0" aria-label="{escape(caption)}">'
-    return (
-        f"{box}<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
-        f"<tbody>{body}</tbody></table></div>"
-    )
+def table(content: Table, *, links: Sequence[str] = (), key: str = "") -> None:
+    if content.rows:
+        st.html(_STYLE + html.table(content, links=links, key=key))
 
 
-def _class(place: int, labels: int) -> str:
-    return ' class="label"' if place < labels else ""
-
-
-def _cell(content: str | Tile, place: int, labels: int) -> str:
-    tile = content if isinstance(content, Tile) else Tile(text=content)
-    text = escape(tile.text)
-    if tile.bold:
-        text = f"<strong>{text}</strong>"
-    if tile.href:
-        text = f'<a href="{escape(tile.href)}" target="_self">{text}</a>'
-    classes = " ".join(filter(None, ["label" if place < labels else "", f"{tile.shade} mark" if tile.shade else ""]))
-    name = 'th scope="row"' if place == 0 else "td"
-    return f'<{name} class="{classes}">{text}</{name.partition(" ")[0]}>' if classes else f"<{name}>{text}</{name[:2]}>"
+def links(text: str, addresses: Mapping[str, str]) -> None:
+    """A sentence that ends in links."""
+    found = ", ".join(f'<a href="{escape(link)}">{escape(name)}</a>' for name, link in addresses.items())
+    st.html(f'{_STYLE}<p class="links">{escape(text)} {found}.</p>')
 
 
 def link(page: str, query: Mapping[str, str | Sequence[str]]) -> str:

@@ -14,9 +14,10 @@ from analysis.dashboard.stored import Here
 _STYLE = (
     "<style>.stMainBlockContainer{padding:3.9rem 2.5rem 3rem}.stMain h1{font-size:1.7rem;padding:0}"
     ".stMain h3{font-size:1.15rem;padding:.25rem 0 .4rem}.stAlert p{font-size:.9rem}"
-    ".stMain .stVerticalBlock{gap:.65rem}.stMain [data-testid=stCaptionContainer]{color:#4A5060;opacity:1}</style>"
+    ".stMain .stVerticalBlock{gap:.65rem}.stMain [data-testid=stCaptionContainer]{color:#4A5060;opacity:1}"
+    ".stMain figure{margin:0}.stMain figure img{width:100%;max-width:36rem;height:auto}"
+    ".stMain figcaption{color:#4A5060;font-size:.8125rem}</style>"
 )
-TRY_IT = "rawls reproduce asc/table1 dataset=digits scale=smoke privacy=eps8"
 
 
 def begin(here: Here, title: str, about: str) -> pd.DataFrame:
@@ -37,8 +38,8 @@ def state_of(here: Here, runs: pd.DataFrame) -> tuple[str, str] | None:
     root = _code(here.root)
     if runs.empty:
         return "info", (
-            f"**There are no runs under results.root={root} yet.** Start some: {_code(TRY_IT)} takes half a minute, "
-            f"{_code('rawls targets')} lists what there is. Results that lie elsewhere: "
+            f"**There are no runs under results.root={root} yet.** Start some: {_code(stamps.TRY_IT)} takes half a "
+            f"minute, {_code('rawls targets')} lists what there is. Results that lie elsewhere: "
             f"{_code('rawls dashboard results.root=FOLDER')}."
         )
     counts = states(here.root, runs)

@@ -7,8 +7,8 @@ import streamlit as st
 
 from analysis.dashboard import grids, live, parts, stored
 from analysis.dashboard.choose import BIND, methods
-from analysis.dashboard.grids import Tile
 from analysis.dashboard.stored import Here
+from analysis.tables import Cell
 
 SECONDS_BETWEEN_LOOKS = 2.0
 MOST_SHOWN = 40  # of what trains, and of failures
@@ -47,7 +47,7 @@ def _now(here: Here, seen: str) -> None:
         part = done / sweep.total if sweep.total else 0.0
         told = f"`{sweep.command}` on {sweep.host}: {done} of {sweep.total} runs done"
         st.progress(min(max(part, 0.0), 1.0), text=told)
-    rows: list[list[str | Tile]] = [
+    rows: list[list[str | Cell]] = [
         [
             one.label,
             "begins" if one.step is None else f"{one.step:,} of {one.steps or 0:,} ({one.share:.0%})",
@@ -140,14 +140,14 @@ def _two(here: Here, runs: pd.DataFrame) -> None:
     if not rows:
         st.info("**These two are configured alike**, or have no configuration that can be read.")
     grids.show("Settings in which they differ", ["Setting", *names], list(rows), labels=3)
-    scores: list[list[str | Tile]] = [
+    scores: list[list[str | Cell]] = [
         [title, *["–" if pd.isna(row[key]) else f"{100 * row[key]:.1f} %" for row in found]]
         for key, title in (("test_wga", "Test WGA"), ("test_avg", "Test AVG"), ("valid_wga", "Validation WGA"))
     ]
     grids.show("And what came of it", ["Score", *names], scores)
 
 
-def difference(one: dict[str, Any], other: dict[str, Any]) -> list[list[str | Tile]]:
+def difference(one: dict[str, Any], other: dict[str, Any]) -> list[list[str | Cell]]:
     """Key and both values, wherever they differ; a dash for a key that one does not have."""
     keys = [key for key in {**one, **other} if key.partition(".")[0] not in ("results", "data", "tracking")]
     absent = object()

@@ -3,7 +3,6 @@
 What the functions return is shared by everybody who looks: nobody changes it in place.
 """
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from analysis import targets
 from analysis.cache import FEW
 from analysis.load import Store, load
 from analysis.manifest import Manifest
-from analysis.settings import Settings
+from analysis.settings import Settings, flat
 from analysis.settings import load as load_settings
 
 STATES = ("", "running", "failed")  # what follows the dot of a run's folder
@@ -180,16 +179,6 @@ def error(here: Here, run_id: str) -> str:
     return _text(here, run_id, "failed", "error.txt")
 
 
-def ledger(here: Here, run_id: str) -> dict[str, Any]:
-    """The ledger of a finished run; empty if there is none."""
-    return _json(_text(here, run_id, "done", "ledger.json"))
-
-
-def summary(here: Here, run_id: str) -> dict[str, Any]:
-    """The summary of a finished run; empty if it cannot be read."""
-    return _json(_text(here, run_id, "done", "summary.json"))
-
-
 def _text(here: Here, run_id: str, status: str, name: str) -> str:
     folder = run_id if status in ("done", "unreadable") else f"{run_id}.{status}"
     try:
@@ -198,31 +187,9 @@ def _text(here: Here, run_id: str, status: str, name: str) -> str:
         return ""
 
 
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _yaml(text: str) -> dict[str, Any]:
     try:
         found = yaml.load(text, Loader=_LOADER)
     except yaml.YAMLError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, keys joined by dots; a `_target_` is the name of what it makes."""
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{name}.")
-        elif key == "_target_" and isinstance(value, str):
-            found[prefix.removesuffix(".") or name] = value.split(".")[-2] if "." in value else value
-        else:
-            found[name] = value
-    return found

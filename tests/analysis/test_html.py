@@ -12,7 +12,7 @@ TABLE = Table(
 
 
 def test_a_table_says_what_its_headers_head() -> None:
-    page = Page(html.table(TABLE, links=["there"], key="<p>key</p>"))
+    page = Page(html.table(TABLE, links=["#there"], key="<p>key</p>"))
     assert page.wrong == []
     assert [(cell["scope"], cell.get("colspan")) for cell in page.all("th")] == [
         ("colgroup", "2"), ("col", None), ("col", None), ("col", None), ("row", None),

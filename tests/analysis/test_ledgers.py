@@ -56,18 +56,6 @@ def test_a_release_is_one_row_with_its_law_noise_and_count(results_root: Path) -
     np.testing.assert_array_equal(rows["noise_multiplier"][1], [8.0, 8.0, 8.0])
     np.testing.assert_array_equal(rows["sampling_rate"][1], [1.0, 1.0, 1.0])
     np.testing.assert_array_equal(rows["noise_multiplier"][2], [1.5, 1.5, 1.5])  # as charged
-    assert [list(texts) for texts in rows["assumptions"]] == [ASSUMPTIONS] * 3
-
-
-def test_what_is_reported_is_of_the_groups_that_the_method_covers_and_what_is_proven_of_all(results_root: Path) -> None:
-    write_run(results_root, "weak", plan={"epsilon_per_group": [0.9, 1.0, 14.5], "covered_groups": [0, 1]})
-    write_run(results_root, "silent", plan={"epsilon_per_group": [0.9, 1.0, None]})
-    for run in ("weak", "silent"):
-        write_ledger(results_root, run, ledger())
-    rows = analysis.load(results_root).ledger.drop_duplicates("run_id").set_index("run_id")
-    assert tuple(rows.loc["weak", ["epsilon_reported", "epsilon_proven"]]) == (1.0, 14.5)
-    assert math.isnan(rows.loc["silent", "epsilon_reported"])
-    assert rows.loc["silent", "epsilon_proven"] == 1.0
 
 
 def test_what_cannot_be_read_has_no_rows(results_root: Path) -> None:

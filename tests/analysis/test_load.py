@@ -160,3 +160,20 @@ def test_a_plan_only_run_has_groups_without_a_split(results_root: Path) -> None:
     assert math.isnan(one(store.runs)["test_wga"])
     assert store.groups["split"].isna().all()
     assert list(store.groups["epsilon"]) == [0.99, 0.99, 0.99]
+
+
+def test_what_is_reported_is_of_the_groups_that_the_method_covers_and_what_is_proven_of_all(results_root: Path) -> None:
+    plan = {"epsilon_per_group": [0.9, 1.0, 14.5], "covered_groups": [0, 1], "assumptions": ["sizes are public"]}
+    write_run(results_root, "weak", plan=plan, ledger_epsilon_per_group=[0.8, 0.9, 13.5], group_sizes=[70, 60, 5])
+    write_run(results_root, "silent", plan={"epsilon_per_group": [0.9, 1.0, None]})
+    store = load(results_root)
+    runs = store.runs.set_index("run_id")
+    assert tuple(runs.loc["weak", ["epsilon_reported", "epsilon_max", "epsilon_spent"]]) == (1.0, 14.5, 13.5)
+    assert list(runs.loc["weak", "assumptions"]) == ["sizes are public"]
+    assert runs.loc["silent", "epsilon_max"] == 1.0
+    assert runs.loc["silent", ["epsilon_reported", "epsilon_spent"]].isna().all()
+    groups = store.groups[store.groups["split"] == "test"].set_index(["run_id", "group"])
+    assert list(groups.loc["weak", "calibrated"]) == [True, True, False]
+    assert list(groups.loc["weak", "epsilon_spent"]) == [0.8, 0.9, 13.5]
+    assert list(groups.loc["weak", "train_count"]) == [70, 60, 5]
+    assert groups.loc["silent", ["calibrated", "epsilon_spent", "train_count"]].isna().all(axis=None)

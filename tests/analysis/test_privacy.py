@@ -29,7 +29,12 @@ def spent(root: Path, runs: list[tuple[str, str, dict[str, Any]]]) -> Privacy | 
         write_json(root / "runs" / run / "ledger.json", {"releases": releases, "assumptions": [PUBLIC]})
     items = [entry(run, label=label, seed=seed) for seed, (run, label, _) in enumerate(runs)]
     drawn = Manifest.of(manifest("asc/table1", [*items, entry("z")], kind="accuracy_table"))
-    return privacy(root, drawn, drawn.join(load(root)))
+    return said_of(root, drawn)
+
+
+def said_of(root: Path, drawn: Manifest) -> Privacy | None:
+    store = load(root)
+    return privacy(store, drawn.join(store), drawn.methods)
 
 
 def texts(table: Table | None) -> list[list[str]]:
@@ -59,10 +64,10 @@ def test_what_is_claimed_proven_and_spent_is_told_apart(results_root: Path) -> N
     assert [[cell.bold for cell in row].count(True) for row in found.epsilons.rows] == [0, 1]
     assert found.epsilons.rows[1][8].bold
     assert texts(found.groups)[2:] == [
-        ["ASC", DATA, "8", "yes", "1", "0.990", "0.950 – 0.990"],
-        ["aZB-weak", DATA, "0", "yes", "1", "0.900", "0.900"],
-        ["aZB-weak", DATA, "1", "yes", "1", "1.000", "1.000"],
-        ["aZB-weak", DATA, "8", "no", "1", "14.000", "13.500"],
+        ["ASC", DATA, "8", "–", "yes", "1", "0.990", "0.950 – 0.990"],
+        ["aZB-weak", DATA, "0", "–", "yes", "1", "0.900", "0.900"],
+        ["aZB-weak", DATA, "1", "–", "yes", "1", "1.000", "1.000"],
+        ["aZB-weak", DATA, "8", "–", "no", "1", "14.000", "13.500"],
     ]
     assert found.assumptions == [f"{PUBLIC} (all methods)", "not for minorities (aZB-weak)"]
 
@@ -79,12 +84,12 @@ def test_releases_are_counted_and_their_values_are_ranges(results_root: Path) ->
 def test_without_a_finished_run_nothing_is_spent(results_root: Path) -> None:
     write_unfinished(results_root, "a", "failed")
     drawn = Manifest.of(manifest("asc/table1", [entry("a"), entry("b", seed=1)], kind="accuracy_table"))
-    assert privacy(results_root, drawn, drawn.join(load(results_root))) is None
+    assert said_of(results_root, drawn) is None
 
 
 def test_a_plan_released_nothing(results_root: Path) -> None:
     write_run(results_root, "a", provenance="plan only", plan=plan(), ledger_epsilon_per_group=None)
     drawn = Manifest.of(manifest("asc/calibration", [entry("a")], kind="accuracy_table"))
-    found = privacy(results_root, drawn, drawn.join(load(results_root)))
+    found = said_of(results_root, drawn)
     assert found is not None and found.releases is None
     assert texts(found.epsilons)[0][9] == "–"

@@ -68,4 +68,8 @@ def test_no_target_is_an_empty_table(results_root: Path) -> None:
     ],
 )
 def test_a_target_in_a_word(done: int, data: str, verdict: str, expected: str) -> None:
-    assert state({"done": done, "needed": 2, "data": data, "verdict": verdict}) == expected
+    assert state({"done": done, "needed": 2, "failed": 0, "data": data, "verdict": verdict}) == expected
+
+
+def test_a_target_whose_runs_all_failed_is_not_only_missing() -> None:
+    assert state({"done": 0, "needed": 2, "failed": 1, "data": "–", "verdict": "missing (…)"}) == "failed"

@@ -54,7 +54,7 @@ def test_a_link_reproduces_a_view_and_a_click_changes_it(results_root: Path) -> 
 def test_several_budgets_are_compared_each_by_itself(results_root: Path) -> None:
     store(results_root)
     said = text(page("compare", results_root, view="Differences by seed"))
-    assert said.count("<td>−10.0</td>") == 2
+    assert said.count('<td class="number">−10.0</td>') == 2
     assert "target ε = 8" in said
 
 

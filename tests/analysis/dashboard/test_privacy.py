@@ -22,11 +22,9 @@ def test_who_is_not_covered_and_what_was_released(results_root: Path) -> None:
     (results_root / "runs" / run / "ledger.json").write_text(json.dumps(LEDGER))
     said = text(page("privacy", results_root))
     assert "Calibrated without 8" in said
-    assert "14.3 times the target" in said
-    assert "14.3 above the target" in said
-    assert "holds for all but 8" in said
-    assert "1,500" in said
-    assert "2 to 3" in said
+    assert "<strong>14.300</strong>" in said
+    assert "1\N{NARROW NO-BREAK SPACE}500" in said
+    assert "2 – 3" in said
     assert "- group sizes are public" in said
 
 

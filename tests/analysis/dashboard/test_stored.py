@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from analysis.dashboard.stored import experiments, flat, state
+from analysis.dashboard.stored import experiments, state
 from tests.analysis.stores import write_run, write_unfinished
 
 
@@ -17,11 +17,6 @@ def test_the_state_changes_with_runs_and_not_with_their_steps(results_root: Path
     folder.with_name("b.failed").rename(folder.with_name("b"))
     seen.append(state(results_root))
     assert len(set(seen)) == 5
-
-
-def test_a_configuration_is_flat_and_its_parts_are_named() -> None:
-    config = {"dataset": {"_target_": "datasets.digits.Digits", "max_examples": None}, "seed": 0, "a": {"b": {"c": 1}}}
-    assert flat(config) == {"dataset": "digits", "dataset.max_examples": None, "seed": 0, "a.b.c": 1}
 
 
 def test_a_target_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
