@@ -1,10 +1,10 @@
 """Small results stores and manifests, written as the runners write them, for the tests of analysis.
 
-Regenerate the golden store, and the files that tests/analysis/test_golden.py expects, from the root with
+Regenerate the golden store, and the files and pictures that test_golden*.py expect, from the root with
 
     python -m tests.analysis.stores
 
-and read the difference with your eyes before committing it.
+and look at the difference before committing it.
 """
 
 import json
@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,13 @@ def regenerate() -> None:
     rendered = render(path)
     (GOLDEN / "text.txt").write_text(rendered.text + "\n", encoding="utf-8")
     (GOLDEN / "report.txt").write_text(golden_report(GOLDEN / "store", path), encoding="utf-8")
+    from tests.analysis.golden_figures import figures
+
+    with TemporaryDirectory() as folder:
+        (GOLDEN / "figures").mkdir()
+        for name, figure in figures(Path(folder)).items():
+            files = render(figure).files
+            shutil.copy(next(file for file in files if file.name == "figure.png"), GOLDEN / "figures" / f"{name}.png")
 
 
 if __name__ == "__main__":
