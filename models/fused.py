@@ -35,7 +35,7 @@ Rule = Callable[[Any, Tensor, Tensor], tuple[Tensor, AddWeighted]]
 """(layer, activation in, gradient out) -> (squared gradient norm per sample, how to add the weighted sum)."""
 
 # Activations of a chunk: a core's share of the cache, which counts when every core has a worker; a slice of a GPU.
-CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
+CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30}
 # Where fewer samples than FEW fit, kernels lose more than the cache gives: then so many, as long as they are no larger
 # than that. Both were measured with two workers side by side.
 FEW_SAMPLES, INSTEAD_OF_FEW, INSTEAD_BYTES = 16, 32, 256 << 20
@@ -308,7 +308,7 @@ class FusedEngine:
             hooks = [
                 layer.register_forward_hook(lambda _layer, _in, out: sizes.append(out.numel() * out.element_size()))
                 for layer in self._module.modules()
-                if not list(layer.children())
+                if not list(layer.children()) and layer not in self._propagation.in_place
             ]
             self._module(inputs[:1])
             for hook in hooks:

@@ -22,6 +22,15 @@ def tanh(x: Tensor) -> Tensor:
     return torch.from_numpy(np.tanh(x.detach().numpy()))
 
 
+def tanh_(x: Tensor) -> Tensor:
+    """The same in place."""
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+        return torch.tanh_(x)
+    values = x.detach().numpy()
+    np.tanh(values, out=values)
+    return x
+
+
 class _Tanh(torch.autograd.Function):
     """2 sigmoid(2x) - 1, which torch.func can transform, with the derivative 1 - y^2 taken from the output."""
 

@@ -8,6 +8,8 @@ hooks; for an MLP of 2 x 256 units it takes a fifth longer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -15,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.engine import usable_by_autograd
-from models.layers import MaxPool2, Tanh, tanh
+from models.layers import MaxPool2, Tanh, tanh, tanh_
 from models.matmul import linear
 
 Tape = list[tuple[nn.Module, Tensor, Tensor]]
@@ -30,7 +32,13 @@ _aten = torch.ops.aten
 
 
 class Propagation(Protocol):
-    """Forward, then at once backward."""
+    """Forward, then at once backward.
+
+    Args:
+        in_place: layers whose output takes no memory of its own.
+    """
+
+    in_place: frozenset[nn.Module]
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The logits [sample, class]."""
@@ -54,7 +62,16 @@ class Chain:
     """Layers one after another, forward and back by their formulas."""
 
     def __init__(self, sequence: list[nn.Module]) -> None:
-        self._steps = [(layer if layer._parameters else None, STEPS[type(layer)](layer)) for layer in sequence]
+        over = {
+            layer
+            for before, layer in pairwise(sequence)
+            if isinstance(before, _LEAVE_NO_TRACE) and type(layer) in _IN_PLACE
+        }
+        self._steps = [
+            (layer if layer._parameters else None, (_IN_PLACE if layer in over else STEPS)[type(layer)](layer))
+            for layer in sequence
+        ]
+        self.in_place = frozenset(over | {layer for layer in sequence if isinstance(layer, nn.Flatten)})
         self._channels_last = any(isinstance(layer, MaxPool2) for layer in sequence)  # what pooling is fastest in
         self._passed: list[tuple[nn.Module | None, Tensor | None, Back]] = []
 
@@ -86,6 +103,7 @@ class Autograd:
     """Any module: hooks note what goes into its layers and what comes out, autograd finds the gradients."""
 
     def __init__(self, module: nn.Module, layers: list[nn.Module]) -> None:
+        self.in_place: frozenset[nn.Module] = frozenset()
         self._module = module
         self._names = {layer: name for name, layer in module.named_modules() if layer in layers}
         self._passed: list[tuple[nn.Module, Tensor, Tensor]] = []
@@ -156,16 +174,19 @@ def _conv2d(layer: nn.Conv2d) -> Step:
     return step
 
 
-def _relu(layer: nn.ReLU) -> Step:
+def _relu(_layer: nn.ReLU, *, in_place: bool) -> Step:
+    function = torch.relu_ if in_place else torch.relu
+
     def step(x: Tensor) -> tuple[Tensor, Back]:
-        out = x.relu()
+        out = function(x)
         return out, lambda g: _aten.threshold_backward.grad_input(g, out, 0, grad_input=g)
 
     return step
 
 
-def _tanh(layer: nn.Module) -> Step:
-    function = tanh if isinstance(layer, Tanh) else torch.tanh
+def _tanh(layer: nn.Module, *, in_place: bool) -> Step:
+    ours, torchs = (tanh_, torch.tanh_) if in_place else (tanh, torch.tanh)
+    function = ours if isinstance(layer, Tanh) else torchs
 
     def step(x: Tensor) -> tuple[Tensor, Back]:
         out = function(x)
@@ -197,9 +218,17 @@ def _flatten(layer: nn.Flatten) -> Step:
 STEPS: dict[type[nn.Module], Callable[[Any], Step]] = {
     nn.Linear: _linear,
     nn.Conv2d: _conv2d,
-    nn.ReLU: _relu,
-    nn.Tanh: _tanh,
-    Tanh: _tanh,
+    nn.ReLU: partial(_relu, in_place=False),
+    nn.Tanh: partial(_tanh, in_place=False),
+    Tanh: partial(_tanh, in_place=False),
     MaxPool2: _max_pool2,
     nn.Flatten: _flatten,
+}
+# Nobody needs what comes out of these layers but the layer after them, which may overwrite it: half the memory, and so
+# more samples in the cache at once.
+_LEAVE_NO_TRACE = (nn.Linear, nn.Conv2d, MaxPool2)
+_IN_PLACE: dict[type[nn.Module], Callable[[Any], Step]] = {
+    nn.ReLU: partial(_relu, in_place=True),
+    nn.Tanh: partial(_tanh, in_place=True),
+    Tanh: partial(_tanh, in_place=True),
 }
