@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -36,6 +37,7 @@ BATCH = 256
 PARTS = 5  # the timed steps are cut into so many parts, and the median part counts
 WARM_UP_STEPS = 5
 CPU = torch.device("cpu")
+warnings.filterwarnings("ignore", "Full backward hook is firing")  # Opacus', on inputs that need no gradient
 
 Step = Callable[[], object]
 
