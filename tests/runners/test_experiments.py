@@ -90,7 +90,7 @@ def test_the_tuning_names_what_it_varies_and_holds_the_runs_of_table1() -> None:
     asked = plan(["experiment=asc/tuning", "scale=paper"])
     varied = {
         "DPSGD": {"lr", "momentum"},
-        **dict.fromkeys(["ASC", "ASC (printed)"], {"lr", "group_lr", "weights"}),
+        **dict.fromkeys(["ASC", "ASC (printed)"], {"lr", "momentum", "group_lr", "weights"}),
         **dict.fromkeys(["aZB", "aZB-prop"], {"lr", "group_lr"}),
         "aZB-weak": {"lr", "momentum", "group_lr"},
     }
@@ -99,7 +99,7 @@ def test_the_tuning_names_what_it_varies_and_holds_the_runs_of_table1() -> None:
         (label, *sorted(names)) for label, names in varied.items()
     }
     points = [(run.label, *run.coordinates.values()) for run in asked.runs]
-    assert len(set(points)) == len(points) == 16
+    assert len(set(points)) == len(points) == 28
     table = plan(["experiment=asc/table1", "scale=paper", "dataset=unbalanced_mnist", "seed=0"])
     assert {(run.label, run.run_id) for run in table.runs} < {(run.label, run.run_id) for run in asked.runs}
 
