@@ -25,7 +25,6 @@ from models.engine import Engine, WeightedSum, aligned_rows
 
 BLOCK_STEPS = 64  # steps whose rows are drawn from one generator
 NORM_MARGIN = 1 - 1e-5  # float32 norms may be a little low; bounds are lowered by more than that, so sensitivity holds
-QUERY_ROWS = 4096  # rows of the training set evaluated at a time
 
 
 class Gather(Protocol):
@@ -36,12 +35,17 @@ class Gather(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRows:
-    """The training set of one run: dataset rows sorted by group, so that positions of a group are a range."""
+    """The training set of one run: dataset rows sorted by group, so that positions of a group are a range.
+
+    Args:
+        rows_at_once: how many to gather at a time in a pass over all.
+    """
 
     rows: Tensor
     labels: Tensor
     groups: Tensor
     gather: Gather
+    rows_at_once: int
 
 
 @dataclass(kw_only=True)
@@ -221,8 +225,8 @@ class FleetQueries:
         data = self._member.data
         sums = torch.zeros(len(release.bounds), dtype=torch.float64, device=self._params.device)
         bounds = torch.tensor(release.bounds, dtype=self._params.dtype, device=self._params.device)
-        for start in range(0, len(data.rows), QUERY_ROWS):
-            part = slice(start, start + QUERY_ROWS)
+        for start in range(0, len(data.rows), data.rows_at_once):
+            part = slice(start, start + data.rows_at_once)
             losses, _ = self._engine.evaluate(self._params, data.gather(data.rows[part]), data.labels[part])
             groups = data.groups[part]
             clipped = losses.nan_to_num(nan=torch.inf).clamp(min=0).minimum(bounds[groups])

@@ -7,6 +7,7 @@ alone. The row cut of `max_examples` is ours, for small scales; no paper does it
 data is called a subset.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from datasets.sources import Source, locate, obtain
 
 Rows = NDArray[np.int64]
 Provenance = Literal["real", "subset", "simulated"]
+
+MOST_ROWS, MOST_BYTES = 4096, 256 << 20  # gathered at a time: many, unless they are large images
 
 # max_examples cuts no group below this, or a small scale would lose the minority it is about.
 SMALLEST_CUT = 16
@@ -45,6 +48,11 @@ class Inputs(Protocol):
 
     def gather(self, rows: Tensor) -> Tensor:
         """The inputs of the given rows, float32 [len(rows), *shape]."""
+
+
+def rows_at_once(inputs: Inputs) -> int:
+    """How many rows to gather at a time in a pass over many of them."""
+    return max(1, min(MOST_ROWS, MOST_BYTES // (4 * math.prod(inputs.shape))))
 
 
 @dataclass(frozen=True, eq=False)

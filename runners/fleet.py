@@ -23,6 +23,7 @@ from accounting.streams import Streams
 from algorithms.private_step import Member, PrivateStep
 from algorithms.sampling_variance import NOTE as PROBE_NOTE
 from algorithms.sampling_variance import sampling_variance
+from datasets.base import rows_at_once
 from models.engine import Engine
 from runners import environment
 from runners.launcher import Report
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 SAVING_SHARE = 0.05  # of the time, for fleets whose checkpoints are large
-EVALUATION_ROWS = 4096
 
 
 @dataclass(kw_only=True)
@@ -200,9 +200,9 @@ class _Fleet:
 
     def _evaluate(self, index: int, rows: np.ndarray) -> dict[str, Any]:
         """Loss and accuracy by group on the given rows."""
-        losses, correct = [], []
-        for start in range(0, len(rows), EVALUATION_ROWS):
-            part = torch.from_numpy(rows[start : start + EVALUATION_ROWS])
+        losses, correct, size = [], [], rows_at_once(self.data.inputs)
+        for start in range(0, len(rows), size):
+            part = torch.from_numpy(rows[start : start + size])
             inputs = gather(self.data, part, self.device)
             labels = self.data.labels[part].to(self.device)
             part_losses, part_correct = self.engine.evaluate(self.stepper.params[index], inputs, labels)

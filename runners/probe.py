@@ -28,7 +28,8 @@ from accounting.streams import Streams
 from algorithms.base import Method, Task
 from algorithms.dpsgd import DpSgd
 from algorithms.optimizer import Sgd
-from algorithms.private_step import QUERY_ROWS, Member, PrivateStep
+from algorithms.private_step import Member, PrivateStep
+from datasets.base import rows_at_once
 from runners import memory, process, setup
 from runners.planner import MAX_FLEET, UNMEASURED, Cost, Estimate
 
@@ -121,7 +122,7 @@ def _fitted(first: Reading, last: Reading, many: Reading, batch_size: int, bench
     # Parameters, their sum, velocity and noise; and the inputs twice, gathered and in the engine's layout.
     least = 16.0 * bench.engine.num_parameters + 8.0 * batch_size * math.prod(bench.data.inputs.shape)
     saving = 16.0 * bench.engine.num_parameters  # a checkpoint, in memory and as it is written
-    evaluated = 4.0 * QUERY_ROWS * math.prod(bench.data.inputs.shape)  # inputs at a time
+    evaluated = 4.0 * rows_at_once(bench.data.inputs) * math.prod(bench.data.inputs.shape)
     return Cost(
         seconds=last.seconds - of_a_run,
         seconds_per_run=of_a_run - last.batch * per_sample,

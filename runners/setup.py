@@ -20,7 +20,7 @@ from accounting.sampling import Population
 from algorithms.base import Method, Task
 from algorithms.optimizer import Sgd
 from algorithms.private_step import TrainingRows
-from datasets.base import Data, Dataset, Split
+from datasets.base import Data, Dataset, Split, rows_at_once
 from models.choose import fused_engine
 from models.engine import Engine, check_samples_apart
 from models.opacus_engine import PHYSICAL_BATCH, OpacusEngine
@@ -148,6 +148,7 @@ def training_rows(data: Data, split: Split, device: torch.device) -> TrainingRow
         labels=data.labels[rows].to(device),
         groups=data.groups[rows].to(device),
         gather=lambda wanted: gather(data, wanted, device),
+        rows_at_once=rows_at_once(data.inputs),
     )
 
 

@@ -23,7 +23,7 @@ from algorithms.asc import Asc
 from algorithms.base import Task
 from algorithms.optimizer import Sgd
 from algorithms.private_step import BLOCK_STEPS, Batch, Member, PrivateStep, TrainingRows
-from datasets.base import InMemory
+from datasets.base import InMemory, rows_at_once
 from models.choose import fused_engine
 from models.cifar_cnn import CifarCnn
 from models.layers import MaxPool2, Tanh
@@ -134,6 +134,7 @@ def private(problem: Problem, *, draw: bool, runs: int = 1) -> Step:
         labels=problem.labels,
         groups=torch.repeat_interleave(torch.arange(len(GROUP_SIZES)), torch.tensor(GROUP_SIZES)),
         gather=problem.data.gather,
+        rows_at_once=rows_at_once(problem.data),
     )
 
     def member(run: int) -> Member:

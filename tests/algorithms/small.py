@@ -51,7 +51,11 @@ def rows(scale: float = 3.0, seed: int = 0) -> TrainingRows:
     groups = torch.cat([torch.full((size,), group) for group, size in enumerate(SIZES)])
     inputs = scale * torch.randn(len(groups), 5, generator=generator) + groups[:, None]
     return TrainingRows(
-        rows=torch.arange(len(groups)), labels=groups, groups=groups, gather=lambda wanted: inputs[wanted]
+        rows=torch.arange(len(groups)),
+        labels=groups,
+        groups=groups,
+        gather=lambda wanted: inputs[wanted],
+        rows_at_once=64,
     )
 
 

@@ -12,7 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from datasets.base import SMALLEST_CUT, Data, Dataset, InMemory, Provenance, Split, addressed, apportion, cut, draw
+from datasets.base import (
+    MOST_BYTES,
+    MOST_ROWS,
+    SMALLEST_CUT,
+    Data,
+    Dataset,
+    InMemory,
+    Provenance,
+    Split,
+    addressed,
+    apportion,
+    cut,
+    draw,
+    rows_at_once,
+)
 from tests.tree import ROOT
 
 RECIPES = sorted((ROOT / "conf" / "dataset").glob("*.yaml"))
@@ -271,3 +285,10 @@ def test_a_draw_takes_each_row_of_a_group_equally_often() -> None:
     assert counts[5] == 0
     assert (abs(counts[:5] - 1600) < 124).all()
     assert abs(4000 * 3 / 5 - 1600) > 124
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((784,), MOST_ROWS), ((3, 224, 224), 445), ((3, 10_000, 10_000), 1)])
+def test_a_pass_over_many_rows_gathers_no_more_than_fits(shape: tuple[int, ...], expected: int) -> None:
+    rows = rows_at_once(InMemory(torch.empty((1, *shape), dtype=torch.uint8)))
+    assert rows == expected
+    assert rows == 1 or 4 * rows * int(np.prod(shape)) <= MOST_BYTES
