@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -27,10 +26,8 @@ BLOCK_STEPS = 64  # steps whose rows are drawn from one generator
 NORM_MARGIN = 1 - 1e-5  # float32 norms may be a little low; bounds are lowered by more than that, so sensitivity holds
 
 
-class Gather(Protocol):
-    """Inputs by row number, on the run's device."""
-
-    def __call__(self, rows: Tensor) -> Tensor: ...
+Gather = Callable[[Tensor], Tensor]
+"""Row numbers -> their inputs, on the run's device."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ its own; here all draw the same batch, by the one law that is accounted for, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -39,6 +39,29 @@ def together() -> Iterator[None]:
         raise Parted("another process of this run has ended or did not answer") from error
 
 
+def share(count: int, group: dist.ProcessGroup | None = None) -> slice:
+    """This process's part of so many slots; the parts differ by one at most, and some may be empty."""
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    return slice(count * rank // size, count * (rank + 1) // size)
+
+
+def gather_share(gather: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Inputs by row number for a sharded engine: only this process's part of them is looked up, the rest is blank.
+
+    Decoding images costs more than anything else a process does on its CPU. For one run's rows, which all of its
+    processes ask for in one order.
+    """
+
+    def gathered(rows: Tensor) -> Tensor:
+        mine = share(len(rows))
+        inputs = gather(rows[mine])
+        whole = inputs.new_empty((len(rows), *inputs.shape[1:]))
+        whole[mine] = inputs
+        return whole
+
+    return gathered
+
+
 class ShardedEngine:
     """Any engine, with the slots of a batch divided among the processes of a group.
 
@@ -50,7 +73,6 @@ class ShardedEngine:
     def __init__(self, engine: Engine, group: dist.ProcessGroup | None = None) -> None:
         self._engine = engine
         self._group = group
-        self._rank, self._size = dist.get_rank(group), dist.get_world_size(group)
         self.num_parameters = engine.num_parameters
 
     def initial(self, seed: int) -> Tensor:
@@ -65,7 +87,7 @@ class ShardedEngine:
     ) -> WeightedSum:
         """Equal on every process; `weigh` is called for the windows of this process's share, in the batch's slots."""
         runs, slots = labels.shape
-        mine = self._share(slots)
+        mine = share(slots, self._group)
 
         def weigh_mine(losses: Tensor, norms: Tensor, of: slice, window: slice) -> Tensor:
             first, last, _ = window.indices(mine.stop - mine.start)
@@ -84,16 +106,12 @@ class ShardedEngine:
         return WeightedSum(losses, norms, weights, part.total)
 
     def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        mine = self._share(len(labels))
+        mine = share(len(labels), self._group)
         losses, correct = self._engine.evaluate(params, inputs[mine], labels[mine])
         samples = losses.new_zeros(2, len(labels))
         samples[0, mine], samples[1, mine] = losses, correct.to(losses.dtype)
         self._add_up(samples)
         return samples[0], samples[1] > 0
-
-    def _share(self, count: int) -> slice:
-        """This process's part of so many slots; the parts differ by one at most, and some may be empty."""
-        return slice(count * self._rank // self._size, count * (self._rank + 1) // self._size)
 
     def _add_up(self, values: Tensor) -> None:
         """Sum over the processes, in place; where only one has something, that is copied as it is."""

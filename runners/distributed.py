@@ -28,8 +28,9 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from accounting.streams import Streams
+from algorithms.private_step import Gather
 from models.engine import Engine
-from models.sharded import Parted, ShardedEngine, together
+from models.sharded import Parted, ShardedEngine, gather_share, together
 from runners import fleet, process
 from runners.errors import ConfigError
 from runners.launcher import launch
@@ -137,6 +138,10 @@ class Team:
     def engine(self, engine: Engine) -> Engine:
         """The engine with its batches divided among the processes."""
         return ShardedEngine(engine)
+
+    def gather(self, gather: Gather) -> Gather:
+        """Inputs by row number, as far as this process computes with them."""
+        return gather_share(gather)
 
     def streams(self, key: str, secure: bool) -> Streams:
         """The streams of a run, drawn once for all processes."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import torch
 
 from accounting.ledger import Ledger
 from accounting.streams import Streams
-from algorithms.private_step import Member, PrivateStep
+from algorithms.private_step import Gather, Member, PrivateStep
 from algorithms.sampling_variance import NOTE as PROBE_NOTE
 from algorithms.sampling_variance import sampling_variance
 from datasets.base import rows_at_once
@@ -120,6 +121,8 @@ class _Fleet:
         self.device = device_of(runs[0].config)
         engine = build_engine(runs[0].config, self.data)
         self.engine: Engine = engine if team is None else team.engine(engine)
+        gather_all: Gather = partial(gather, self.data, device=self.device)
+        self.gather = gather_all if team is None else team.gather(gather_all)
         self.steps = first.task.steps
         self.splits = [self.data.splits(run.config["seed"]) for run in runs]
         members = [self._member(run, split) for run, split in zip(runs, self.splits, strict=True)]
@@ -203,9 +206,8 @@ class _Fleet:
         losses, correct, size = [], [], rows_at_once(self.data.inputs)
         for start in range(0, len(rows), size):
             part = torch.from_numpy(rows[start : start + size])
-            inputs = gather(self.data, part, self.device)
             labels = self.data.labels[part].to(self.device)
-            part_losses, part_correct = self.engine.evaluate(self.stepper.params[index], inputs, labels)
+            part_losses, part_correct = self.engine.evaluate(self.stepper.params[index], self.gather(part), labels)
             losses.append(part_losses.cpu())
             correct.append((part_correct & part_losses.isfinite()).cpu())
         groups = self.data.groups.numpy()[rows]
@@ -236,7 +238,7 @@ class _Fleet:
             plan=prepared.plan,
             streams=streams,
             ledger=Ledger(streams, len(prepared.group_names), json.loads(kept["ledger"]) if kept else ()),
-            data=training_rows(self.data, split, self.device),
+            data=training_rows(self.data, split, self.device, self.gather),
             state=prepared.method.start(prepared.task, prepared.plan),
         )
         if kept:

@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -175,7 +176,8 @@ class _Bench:
         return min(self._timed(lambda: self.engine.evaluate(params, inputs, labels)) for _ in range(2)) / len(part)
 
     def _member(self, number: int, batch: int) -> Member:
-        rows = setup.training_rows(self.data, self._split, self.device)
+        gather = partial(setup.gather, self.data, device=self.device)
+        rows = setup.training_rows(self.data, self._split, self.device, gather)
         sizes = tuple(torch.bincount(rows.groups).tolist())
         streams = Streams(f"probe {number}")
         return Member(

@@ -19,7 +19,7 @@ from accounting.plan import Budget, Plan
 from accounting.sampling import Population
 from algorithms.base import Method, Task
 from algorithms.optimizer import Sgd
-from algorithms.private_step import TrainingRows
+from algorithms.private_step import Gather, TrainingRows
 from datasets.base import Data, Dataset, Split, rows_at_once
 from models.choose import fused_engine
 from models.engine import Engine, check_samples_apart
@@ -139,7 +139,7 @@ def make_cuda_reproducible() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def training_rows(data: Data, split: Split, device: torch.device) -> TrainingRows:
+def training_rows(data: Data, split: Split, device: torch.device, gather: Gather) -> TrainingRows:
     """The training rows of a split, sorted by group."""
     groups = data.groups.numpy()[split.train]
     rows = torch.from_numpy(split.train[np.argsort(groups, kind="stable")])
@@ -147,7 +147,7 @@ def training_rows(data: Data, split: Split, device: torch.device) -> TrainingRow
         rows=rows.to(device),
         labels=data.labels[rows].to(device),
         groups=data.groups[rows].to(device),
-        gather=lambda wanted: gather(data, wanted, device),
+        gather=gather,
         rows_at_once=rows_at_once(data.inputs),
     )
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from models.engine import Engine, WeightedSum
 from models.fused import FusedEngine
 from models.opacus_engine import OpacusEngine
-from models.sharded import Parted, ShardedEngine
+from models.sharded import Parted, ShardedEngine, gather_share, share
 from tests.models.conftest import Case, make_case
 from tests.models.processes import in_processes
 
@@ -93,6 +93,25 @@ def compute_all() -> dict[tuple[str, str], Result]:
 def close(ours: Tensor, expected: Tensor) -> None:
     """Equal but for rounding; the loss of the sample that is not finite is nan in both."""
     torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-13, equal_nan=True)
+
+
+def gathered() -> tuple[list[int], list[float]]:
+    """The rows that this process looked up, and what it has in its own slots."""
+    asked: list[int] = []
+
+    def gather(rows: Tensor) -> Tensor:
+        asked.extend(rows.tolist())
+        return rows[:, None] * 10.0
+
+    inputs = gather_share(gather)(torch.tensor([7, 3, 5, 1, 2]))
+    assert inputs.shape == (5, 1)
+    return asked, inputs[share(5), 0].tolist()
+
+
+def test_every_input_is_looked_up_by_the_process_that_computes_with_it() -> None:
+    found = in_processes(2, gathered)
+    assert [asked for asked, _ in found] == [[7, 3], [5, 1, 2]]
+    assert [values for _, values in found] == [[70.0, 30.0], [50.0, 10.0, 20.0]]
 
 
 @functools.cache
