@@ -51,6 +51,34 @@ def test_chain_and_autograd_give_the_same(name: str) -> None:
     torch.testing.assert_close(results[0].total, results[1].total, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("name", CHAINED)
+def test_inputs_and_parameters_are_left_as_they_are(name: str) -> None:
+    """What is overwritten is the model's own."""
+    case = make(name)
+    before = case.inputs.clone(), case.params.clone()
+    FusedEngine(case.build, device=CPU).weighted_sum(case.params, case.inputs, case.labels, even)
+    assert torch.equal(case.inputs, before[0])
+    assert torch.equal(case.params, before[1])
+
+
+def test_an_activation_overwrites_only_what_no_layer_needs_on_the_way_back() -> None:
+    linear = nn.Linear(9, 9)
+    layers = [nn.ReLU(), linear, nn.ReLU(), nn.Tanh(), nn.Flatten(), nn.Tanh(), nn.Linear(9, CLASSES)]
+    chain = Chain(layers)
+    assert [layer in chain.in_place for layer in layers] == [False, False, True, False, True, False, False]
+    x = torch.randn(SLOTS, 9, dtype=torch.float64)
+    module = nn.Sequential(*layers).double()
+    kept = x.clone().requires_grad_()
+    logits = module(kept)
+    with torch.no_grad():
+        assert torch.equal(chain.forward(x), logits)
+        tape = chain.backward(torch.ones_like(logits))
+    assert torch.equal(x, kept)
+    (expected,) = torch.autograd.grad(logits.sum(), linear.weight)
+    _, activation, gradient = tape[-1]
+    torch.testing.assert_close(gradient.T @ activation, expected)
+
+
 def repeated() -> nn.Module:
     one = nn.Linear(CLASSES, CLASSES)
     return nn.Sequential(nn.Linear(9, CLASSES), one, one)
