@@ -212,7 +212,7 @@ COMMANDS = {
     "wandb": Command(
         call=wandb,
         usage="wandb sync|workspace [results.root=FOLDER]",
-        summary="send what was mirrored offline to Weights & Biases; make a view there that compares methods",
+        summary="send to Weights & Biases what was mirrored offline; make a view that compares methods",
         more="""
 sync leaves runs in training for later; what was sent before is not sent again.
 workspace [PAPER/TARGET] saves a view in the project that the runs were mirrored to, with panels for WGA, AVG, the
@@ -252,8 +252,8 @@ algorithm or optimizer, it keeps. Runs pair by seed, at equal values of what var
     ),
     "bench": Command(
         call=bench,
-        usage="bench [step|sweep|store]",
-        summary="speed and memory against Opacus and plain SGD",
+        usage="bench [step|sweep|plan|store|pages]",
+        summary="speed and memory against Opacus and plain SGD; of planning, of a large store and its pages",
     ),
 }
 # These have a --help of their own.
