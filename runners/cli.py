@@ -206,13 +206,13 @@ COMMANDS = {
     "report": Command(
         call=report,
         usage="report [results.root=FOLDER] [TARGETS ...]",
-        summary="one HTML file with every table and figure beside the papers', privacy and failures",
+        summary="one HTML file: tables and figures beside the papers', privacy, failures",
         more="\nIt lies in the results folder under report/. TARGETS choose some of what there is.",
     ),
     "wandb": Command(
         call=wandb,
         usage="wandb sync|workspace [results.root=FOLDER]",
-        summary="send to Weights & Biases what was mirrored offline; make a view that compares methods",
+        summary="send to W&B what was mirrored offline; make a view that compares methods",
         more="""
 sync leaves runs in training for later; what was sent before is not sent again.
 workspace [PAPER/TARGET] saves a view in the project that the runs were mirrored to, with panels for WGA, AVG, the
@@ -221,7 +221,7 @@ groups, ε and the groups' weights by method: of one target, or of all runs. Cal
     "compare": Command(
         call=compare,
         usage="compare A B [KEY=VALUE ...]",
-        summary="two sweeps, methods or runs, paired by seed: what differs, by how much, and is it chance",
+        summary="two sweeps, methods or runs, paired by seed: what differs, and by how much",
         more="""
 A and B are targets (asc/table1, or asc/table1/VARIANT), methods (a label of a target: ASC; an algorithm: asc), or
 runs (an id, or its beginning). KEY=VALUE chooses among their runs: target=asc/table1 (this target's alone),
@@ -231,13 +231,13 @@ algorithm or optimizer, it keeps. Runs pair by seed, at equal values of what var
     "status": Command(
         call=status,
         usage="status [results.root=FOLDER]",
-        summary="what trains there now, from any terminal: fleets, rates, time left; and what is left to do",
+        summary="what trains there now, from any terminal: fleets, rates, time left",
         more="\nOn a terminal it goes on until nothing trains.",
     ),
     "dashboard": Command(
         call=dashboard,
         usage="dashboard [results.root=FOLDER]",
-        summary="a local web page of all results: papers, targets, comparisons, curves, privacy, runs",
+        summary="a local web page: papers, targets, comparisons, curves, privacy, runs",
         more="\nServed to this machine alone, on port 8501 or a free one (port=NUMBER); headless=true: no browser.",
     ),
     "data": Command(
@@ -248,12 +248,12 @@ algorithm or optimizer, it keeps. Runs pair by seed, at equal values of what var
     "budget": Command(
         call=budget,
         usage="budget OPTIONS",
-        summary="the noise for an epsilon, or with --noise-multiplier the epsilon of a noise",
+        summary="the noise for an epsilon; with --noise-multiplier, the epsilon of a noise",
     ),
     "bench": Command(
         call=bench,
         usage="bench [step|sweep|plan|store|pages]",
-        summary="speed and memory against Opacus and plain SGD; of planning, of a large store and its pages",
+        summary="speed and memory against Opacus and plain SGD; of planning, stores, pages",
     ),
 }
 # These have a --help of their own.
