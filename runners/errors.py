@@ -34,7 +34,12 @@ def guarded(command: Callable[[], int], *, debug: bool = False) -> int:
     """
     debug = debug or os.environ.get("HYDRA_FULL_ERROR") == "1"
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever reads what we print has seen enough (`rawls targets | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except RunsFailed as failed:
         return failed.exit_code
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ import pytest
 from hydra.errors import MissingConfigException
 
 from runners.errors import ConfigError, RunsFailed, explain, guarded, nearest, unknown_key
+from tests.tree import ROOT
 
 KEYS = [
     "seed",
@@ -56,6 +57,18 @@ def test_debug_keeps_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_success_passes_the_exit_code_on() -> None:
     assert guarded(lambda: 0) == 0
+
+
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    """As in `rawls targets | head -1`; stdout goes through a buffer, so that the pipe may break at the end only."""
+    for lines in (1, 100_000):
+        script = f"from runners.errors import guarded; raise SystemExit(guarded(lambda: print('x\\n' * {lines}) or 0))"
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, "-c", script]
+        found = subprocess.run(command, cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, check=False)
+        os.close(writing)
+        assert (found.returncode, found.stderr) == (0, b"")
 
 
 def test_the_nearest_is_named_only_if_something_is_near() -> None:
