@@ -37,6 +37,9 @@ from runners.tracking import Tracker, tracker
 if TYPE_CHECKING:
     from runners.distributed import Team
 
+# Of what a checkpoint holds, and of the way in which rows and noise are drawn after it: one more whenever either
+# changes, for a run that changed its streams midway might draw noise that it has used before.
+CHECKPOINT_FORMAT = 2
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 SAVING_SHARE = 0.05  # of the time, for fleets whose checkpoints are large
 
@@ -82,11 +85,18 @@ def train_fleet(
 
 def _open(config: Config, folder: RunFolder) -> Run:
     checkpoint = folder.load_checkpoint()
-    if checkpoint is not None and checkpoint["device"] != (ours := device_of(config).type):
-        raise ValueError(
-            f"the run was begun on {checkpoint['device']}, where noise is drawn in another way than on {ours}: "
-            f"go on with device={checkpoint['device']}, or delete {folder.path} to begin anew"
-        )
+    if checkpoint is not None:
+        anew = f"delete {folder.path.with_suffix('.*')} to begin anew"  # it is .running now, and .failed after this
+        if checkpoint.get("format") != CHECKPOINT_FORMAT:
+            raise ValueError(
+                "the run was begun by another version of rawls, which drew its rows or noise in another way: "
+                f"go on with that one, or {anew}"
+            )
+        if checkpoint["device"] != (ours := device_of(config).type):
+            raise ValueError(
+                f"the run was begun on {checkpoint['device']}, where noise is drawn in another way than on {ours}: "
+                f"go on with device={checkpoint['device']}, or {anew}"
+            )
     step = 0 if checkpoint is None else checkpoint["step"]
     folder.rewind_history(step)  # before the tracker, which mirrors it
     return Run(
@@ -259,6 +269,7 @@ class _Fleet:
         for index, (run, member) in enumerate(zip(self.runs, self.stepper.members, strict=True)):
             run.folder.save_checkpoint(
                 {
+                    "format": CHECKPOINT_FORMAT,
                     "step": run.step,
                     "device": self.device.type,
                     "seconds": run.seconds,

@@ -182,7 +182,17 @@ def test_what_secure_noise_has_shown_is_never_drawn_again(tmp_path: Path, monkey
     assert [json.loads(line) for line in history] == shown
 
 
-def test_a_run_is_not_resumed_on_a_device_that_draws_other_noise(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"device": "cuda"}, "begun on cuda, .*: go on with device=cuda, or delete"),
+        ({"format": fleet.CHECKPOINT_FORMAT + 1}, "another version of rawls, .*: go on with that one, or delete"),
+        ({"format": None}, "another version of rawls, .*: go on with that one, or delete"),
+    ],
+)
+def test_a_run_is_not_resumed_where_other_rows_or_noise_are_drawn(
+    changes: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
     config = configured(tmp_path, "algorithm=dpsgd")
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, [config], StopAt(5))
@@ -190,8 +200,8 @@ def test_a_run_is_not_resumed_on_a_device_that_draws_other_noise(tmp_path: Path)
     assert folder is not None
     checkpoint = folder.load_checkpoint()
     assert checkpoint is not None and checkpoint["device"] == "cpu"
-    folder.save_checkpoint(checkpoint | {"device": "cuda"})
-    with pytest.raises(ValueError, match="begun on cuda, .*: go on with device=cuda, or delete"):
+    folder.save_checkpoint(checkpoint | changes)
+    with pytest.raises(ValueError, match=sentence):
         train_fleet([config], [folder], lambda message: None)
     folder.release()
 
