@@ -5,7 +5,7 @@ the largest of all groups. Spent is computed from the ledger that the run kept, 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +19,7 @@ _ROUNDING = 1.001
 _ONE_SETTING = ["method", "dataset", "epsilon_target"]
 _EPSILONS = [
     "Method", "Dataset", "Accountant", "Neighbours", "Target ε", "δ", "Noise multiplier κ", "ε as reported", "ε proven",
-    "ε spent", "Runs",
+    "ε spent", "Claim holds for", "Runs",
 ]  # fmt: skip
 EXPLAINED = (
     "As reported is what a method claims: the largest epsilon of the groups it was calibrated for. Proven is the "
@@ -97,7 +97,7 @@ def _assumptions(settings: Sequence[_Setting]) -> list[str]:
     return [f"{text} ({'all methods' if set(who) == methods else ', '.join(who)})" for text, who in assumed.items()]
 
 
-def is_weaker(proven: float, than: float) -> bool:
+def _is_weaker(proven: float, than: float) -> bool:
     """Whether an epsilon is larger by more than rounding."""
     return proven > _ROUNDING * than
 
@@ -106,7 +106,7 @@ def _epsilons(settings: Sequence[_Setting]) -> Table:
     rows = []
     for setting in settings:
         runs = setting.runs
-        claim, proven = runs["epsilon_reported"].max(), runs["epsilon_max"].max()
+        weaker = _is_weaker(runs["epsilon_max"].max(), runs["epsilon_reported"].max())
         texts = [
             *setting.names,
             _words(runs["accountant"], str.upper),
@@ -115,9 +115,10 @@ def _epsilons(settings: Sequence[_Setting]) -> Table:
             _between(runs["delta"], ".2e"),
             _between(runs["noise_multiplier"], ".4g"),
             *(_between(runs[name], ".3f") for name in ("epsilon_reported", "epsilon_max", "epsilon_spent")),
+            _covered(setting, weaker=weaker),
             str(len(runs)),
         ]
-        bold = _EPSILONS.index("ε proven") if is_weaker(proven, claim) else -1
+        bold = _EPSILONS.index("ε proven") if weaker else -1
         rows.append([Cell(text=text, bold=place == bold) for place, text in enumerate(texts)])
     return Table(
         caption=f"Budgets and what they came to. {EXPLAINED}. Bold: weaker for some group than reported.",
@@ -127,28 +128,41 @@ def _epsilons(settings: Sequence[_Setting]) -> Table:
     )
 
 
+def _covered(setting: _Setting, *, weaker: bool) -> str:
+    """'every group', or 'all but digit 8' where those spend more; a dash where nothing is said of it."""
+    groups = setting.groups
+    if groups["calibrated"].isna().all():
+        return DASH
+    outside = [_name(own) for _, own in groups[groups["calibrated"].eq(False)].groupby("group")]
+    return f"all but {', '.join(outside)}" if weaker and outside else "every group"
+
+
+def _name(own: pd.DataFrame) -> str:
+    """Of a group, by its rows."""
+    row = own.iloc[0]
+    return f"group {row['group']}" if pd.isna(row["group_name"]) else str(row["group_name"])
+
+
 def _groups(settings: Sequence[_Setting]) -> Table | None:
     rows = []
     for setting in settings:
-        for group, own in setting.groups.groupby("group"):
-            name = own["group_name"].iloc[0]
+        for _, own in setting.groups.groupby("group"):
             texts = [
-                f"group {group}" if pd.isna(name) else str(name),
+                _name(own),
                 _between(own["train_count"], ".0f"),
                 _words(own["calibrated"], lambda told: {"True": "yes", "False": "no"}[told]),
                 f"{setting.target:g}",
                 _between(own["epsilon"], ".3f"),
                 _between(own["epsilon_spent"], ".3f"),
             ]
-            weak = is_weaker(own["epsilon"].max(), setting.target)
             cells = [Cell(text=text) for text in (*setting.names, *texts)]
-            cells[-2] = replace(cells[-2], bold=weak)
+            if _is_weaker(own["epsilon"].max(), setting.target):
+                cells[-2] = Cell(text=f"{cells[-2].text}, above the target", bold=True)
             rows.append(cells)
     if not rows:
         return None
     return Table(
-        caption="Epsilon of each group, as planned and as spent; and whether the noise was calibrated for it. Bold: "
-        "above the target.",
+        caption="Epsilon of each group, as planned and as spent; and whether the noise was calibrated for it.",
         header=[
             "Method", "Dataset", "Group", "Training examples", "Calibrated for", "Target ε", "ε planned", "ε spent",
         ],

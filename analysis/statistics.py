@@ -35,16 +35,6 @@ class Spread:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval:
-    """Mean of `n` finite values and the interval for what they are drawn around; NaN where n is too small to tell."""
-
-    mean: float
-    low: float
-    high: float
-    n: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Difference:
     """First minus second: the mean, its interval, and how often chance alone would lead so far.
 
@@ -93,14 +83,6 @@ def pooled_stds_apart(first: Spread, second: Spread) -> float:
     if std == 0:
         return 0.0 if difference == 0 else math.inf
     return difference / std
-
-
-def confidence_interval(values: Iterable[float], level: float = 0.95) -> Interval:
-    """The t interval for the mean of the finite values."""
-    numbers = _finite(values)
-    found = spread(numbers)
-    reach = _reach(level, found.n - 1) * _std(found.std, numbers) / math.sqrt(found.n) if found.n > 1 else math.nan
-    return Interval(mean=found.mean, low=found.mean - reach, high=found.mean + reach, n=found.n)
 
 
 def paired_difference(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> Difference:

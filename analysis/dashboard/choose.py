@@ -34,6 +34,11 @@ class Chosen:
     dataset: str
 
 
+def page(here: Here, title: str, about: str) -> Chosen | None:
+    """The head of a page that is about chosen runs, and the choice; None when there is nothing to show."""
+    return choose(here, parts.begin(here, title, about))
+
+
 def choose(here: Here, runs: pd.DataFrame) -> Chosen | None:
     """Widgets for the choice; None, and a word about it, when there is nothing to choose from."""
     known = stored.readable(here)

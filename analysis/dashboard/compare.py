@@ -20,8 +20,7 @@ ABOUT = "Finished runs side by side, mean ± standard deviation over seeds. WGA:
 
 
 def show(here: Here) -> None:
-    runs = parts.begin(here, "Compare", ABOUT)
-    chosen = choose.choose(here, runs)
+    chosen = choose.page(here, "Compare", ABOUT)
     if chosen is None:
         return
     left, middle, right = st.columns([2.4, 1, 1])

@@ -27,8 +27,7 @@ ABOUT = "What finished runs logged while they trained: mean over seeds, and a ba
 
 
 def show(here: Here) -> None:
-    runs = parts.begin(here, "Curves", ABOUT)
-    chosen = choose.choose(here, runs)
+    chosen = choose.page(here, "Curves", ABOUT)
     if chosen is None:
         return
     run_ids = list(chosen.runs["run_id"])

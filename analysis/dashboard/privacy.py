@@ -6,15 +6,14 @@ import streamlit as st
 from analysis.dashboard import charts, choose, grids, parts, stored
 from analysis.dashboard.choose import BIND, Chosen
 from analysis.dashboard.stored import Here
-from analysis.privacy import Privacy, is_weaker, privacy
+from analysis.privacy import Privacy, privacy
 
 ABOUT = "What was spent: ε as each method reports it, as it is proven for every group, and the ledger its runs kept."
 MOST_RUNS = 200
 
 
 def show(here: Here) -> None:
-    runs = parts.begin(here, "Privacy", ABOUT)
-    chosen = choose.choose(here, runs)
+    chosen = choose.page(here, "Privacy", ABOUT)
     if chosen is None:
         return
     runs = chosen.runs.assign(method=chosen.runs["configuration"])
@@ -79,15 +78,6 @@ def _one(here: Here, run: pd.DataFrame) -> None:
     found = privacy(stored.runs(here), run, list(run["method"]))
     if found is None:
         return
-    row = run.iloc[0]
-    if is_weaker(row["epsilon_max"], row["epsilon_reported"]):
-        groups = stored.runs(here).groups
-        own = groups[(groups["run_id"] == row["run_id"]) & groups["calibrated"].eq(False)]
-        outside = [str(name) for name in own["group_name"].drop_duplicates()]
-        st.warning(
-            f"Calibrated without {parts.plain(outside)}, whose members spend up to ε = "
-            f"{parts.number(row['epsilon_max'])}."
-        )
     grids.table(found.epsilons)
     if found.groups:
         grids.table(found.groups)

@@ -47,10 +47,10 @@ class Experiment:
 
 
 def state(root: Path) -> str:
-    """Another text whenever a run begins, ends, fails or is removed; not when it only takes a step.
+    """Another text whenever a run begins, ends, fails, is taken over or is removed; not when it only takes a step.
 
-    Each of these makes or renames a folder, and so does a run that takes the place of one of its id; of two such
-    changes the time may be the same, the names are not.
+    Each of these makes or renames a file or a folder, and so does a run that takes the place of one of its id; of two
+    such changes the time may be the same, the names are not.
     """
     folder = root / "runs"
     try:
@@ -77,20 +77,15 @@ def _runs(root: str, state: str) -> Store:
 
 def histories(here: Here, run_ids: Sequence[str]) -> pd.DataFrame:
     """The histories of these runs, and of more where these are many: all are read as quickly then."""
-    now = state(here.root)
     if len(run_ids) > FEW:
-        return _all_histories(str(here.root), now)
-    return _histories(str(here.root), now, key_of(run_ids), run_ids)
+        with st.spinner(_READING):
+            return runs(here).history
+    return _histories(str(here.root), state(here.root), key_of(run_ids), run_ids)
 
 
 @st.cache_resource(max_entries=4, show_spinner=_READING)
 def _histories(root: str, state: str, key: str, _run_ids: Sequence[str]) -> pd.DataFrame:
     return load(root, _run_ids).history
-
-
-@st.cache_resource(max_entries=1, show_spinner=_READING)
-def _all_histories(root: str, state: str) -> pd.DataFrame:
-    return _runs(root, state).history
 
 
 def manifests(here: Here) -> dict[str, Path]:

@@ -58,8 +58,34 @@ def test_what_is_claimed_proven_and_spent_is_told_apart(results_root: Path) -> N
     )
     assert found is not None
     assert texts(found.epsilons) == [
-        ["ASC", DATA, "RDP", "replace-one", "1", "1.02e-05", "9.609", "0.990", "0.990", "0.950 – 0.990", "2"],
-        ["aZB-weak", DATA, "RDP", "replace-one", "1", "1.02e-05", "9.609", "1.000", "14.000", "13.500", "1"],
+        [
+            "ASC",
+            DATA,
+            "RDP",
+            "replace-one",
+            "1",
+            "1.02e-05",
+            "9.609",
+            "0.990",
+            "0.990",
+            "0.950 – 0.990",
+            "every group",
+            "2",
+        ],
+        [
+            "aZB-weak",
+            DATA,
+            "RDP",
+            "replace-one",
+            "1",
+            "1.02e-05",
+            "9.609",
+            "1.000",
+            "14.000",
+            "13.500",
+            "all but 8",
+            "1",
+        ],
     ]
     assert [[cell.bold for cell in row].count(True) for row in found.epsilons.rows] == [0, 1]
     assert found.epsilons.rows[1][8].bold
@@ -67,7 +93,7 @@ def test_what_is_claimed_proven_and_spent_is_told_apart(results_root: Path) -> N
         ["ASC", DATA, "8", "–", "yes", "1", "0.990", "0.950 – 0.990"],
         ["aZB-weak", DATA, "0", "–", "yes", "1", "0.900", "0.900"],
         ["aZB-weak", DATA, "1", "–", "yes", "1", "1.000", "1.000"],
-        ["aZB-weak", DATA, "8", "–", "no", "1", "14.000", "13.500"],
+        ["aZB-weak", DATA, "8", "–", "no", "1", "14.000, above the target", "13.500"],
     ]
     assert found.assumptions == [f"{PUBLIC} (all methods)", "not for minorities (aZB-weak)"]
 

@@ -14,7 +14,6 @@ from analysis.statistics import (
     MOST_FLIPPED,
     Difference,
     Spread,
-    confidence_interval,
     holm,
     paired_difference,
     pooled_std,
@@ -91,29 +90,10 @@ def numbers(difference: Difference) -> list[float]:
     return [difference.mean, difference.low, difference.high, difference.p, difference.p_exact]
 
 
-@given(st.lists(percents, min_size=2, max_size=10), levels)
-def test_the_interval_is_scipys(sample: list[float], level: float) -> None:
-    assume(len(set(sample)) > 1)
-    found = confidence_interval([*sample, math.nan], level)
-    expected = stats.t.interval(level, len(sample) - 1, loc=np.mean(sample), scale=stats.sem(sample))
-    assert (found.low, found.high) == pytest.approx(expected, rel=1e-9)
-    assert (found.mean, found.n) == (spread(sample).mean, len(sample))
-
-
-def test_an_interval_of_what_does_not_vary_is_a_point_and_of_one_value_unknown() -> None:
-    same = confidence_interval([0.1 + 0.2, 0.3, 0.3])
-    assert same.low == same.mean == same.high == pytest.approx(0.3)
-    samples: list[tuple[list[Any], int]] = [([0.3], 1), ([], 0), ([None, math.nan], 0)]
-    for sample, n in samples:
-        found = confidence_interval(sample)
-        assert found.n == n
-        assert math.isnan(found.low) and math.isnan(found.high)
-
-
 @pytest.mark.parametrize("level", [0, 1, 95, math.nan])
 def test_a_level_is_a_share(level: float) -> None:
     with pytest.raises(ValueError, match="lies between 0 and 1"):
-        confidence_interval([1, 2], level)
+        paired_difference([1, 2], [0, 0], level)
 
 
 @given(pairs, levels)

@@ -21,8 +21,8 @@ def test_who_is_not_covered_and_what_was_released(results_root: Path) -> None:
     run = with_settings(results_root, "azb_weak", 0, plan=plan, group_sizes=[100, 100, 5])
     (results_root / "runs" / run / "ledger.json").write_text(json.dumps(LEDGER))
     said = text(page("privacy", results_root))
-    assert "Calibrated without 8" in said
-    assert "<strong>14.300</strong>" in said
+    assert "all but 8" in said
+    assert "<strong>14.300, above the target</strong>" in said
     assert "1\N{NARROW NO-BREAK SPACE}500" in said
     assert "2 – 3" in said
     assert "- group sizes are public" in said

@@ -11,6 +11,8 @@ def test_the_state_changes_with_runs_and_not_with_their_steps(results_root: Path
     folder = write_unfinished(results_root, "b", "running")
     seen.append(state(results_root))
     (folder / "history.jsonl").write_text("{}\n")
+    (results_root / "workers").mkdir()
+    (results_root / "workers" / "a.json").write_text("{}")  # a sign of life
     assert state(results_root) == seen[-1]
     folder.rename(folder.with_name("b.failed"))
     seen.append(state(results_root))
