@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from models import conv2d
 from models.engine import (
     FlatParameters,
     Weigh,
@@ -91,59 +92,21 @@ def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _conv2d(layer: nn.Conv2d, a: Tensor, g: Tensor) -> tuple[Tensor, AddWeighted]:
-    """Per-sample weight gradients of a chunk: a matrix product for few inputs, else one grouped convolution."""
-    bias = layer.bias is not None
-    small_stem = layer.in_channels * layer.kernel_size[0] * layer.kernel_size[1] <= 64
-    gradients = _conv2d_by_columns(layer, a, g) if small_stem else _conv2d_by_groups(layer, a, g)
-    squares = gradients.square().sum(1)
-    bias_gradients = g.sum((2, 3)) if bias else None
-    if bias_gradients is not None:
-        squares.add_(bias_gradients.square().sum(1))
+    """Per-sample gradients of a chunk, for their norms and for the sum."""
+    gradients = conv2d.gradients(layer, a, g)
+    of_bias = gradients.bias
     # What is too large to keep is computed again, as one weight gradient of the whole chunk.
-    kept = gradients if gradients.numel() * gradients.element_size() <= KEEP_BYTES else None
+    kept = gradients if gradients.weight.numel() * gradients.weight.element_size() <= KEEP_BYTES else None
 
     def add(weights: Tensor, out: list[Tensor]) -> None:
         if kept is not None:
-            out[0].view(1, -1).addmm_(weights.view(1, -1), kept)
+            out[0].add_(kept.in_order(weights @ kept.weight))
         else:
-            out[0].add_(_conv2d_weight_gradient(layer, a, g * weights.view(-1, 1, 1, 1), samples=1))
-        if bias_gradients is not None:
-            out[1].view(1, -1).addmm_(weights.view(1, -1), bias_gradients)
+            out[0].add_(conv2d.weight_gradient(layer, a, g * weights.view(-1, 1, 1, 1)))
+        if of_bias is not None:
+            out[1].view(1, -1).addmm_(weights.view(1, -1), of_bias)
 
-    return squares, add
-
-
-def _conv2d_by_columns(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
-    """[sample, out x in x k x k] as gradient times shifted views of the input (im2col without unfold's copy loop)."""
-    pad_h, pad_w = cast(tuple[int, int], layer.padding)  # check_layers refuses paddings by name
-    if pad_h or pad_w:
-        a = nn.functional.pad(a, (pad_w, pad_w, pad_h, pad_h))
-    a = a.contiguous()
-    (kernel_h, kernel_w), (step_h, step_w), (gap_h, gap_w) = layer.kernel_size, layer.stride, layer.dilation
-    samples, channels = a.shape[:2]
-    out_h, out_w = g.shape[2:]
-    by_sample, by_channel, by_row, by_column = a.stride()
-    columns = a.as_strided(
-        (samples, channels, kernel_h, kernel_w, out_h, out_w),
-        (by_sample, by_channel, by_row * gap_h, by_column * gap_w, by_row * step_h, by_column * step_w),
-    ).reshape(samples, channels * kernel_h * kernel_w, out_h * out_w)
-    return torch.bmm(columns, g.flatten(2).mT).mT.flatten(1)
-
-
-def _conv2d_by_groups(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
-    """[sample, out x in x k x k] as the weight gradient of one convolution that has a group per sample."""
-    samples = len(a)
-    a, g = (values.contiguous().view(1, -1, *values.shape[2:]) for values in (a, g))
-    return _conv2d_weight_gradient(layer, a, g, samples=samples).view(samples, -1)
-
-
-def _conv2d_weight_gradient(layer: nn.Conv2d, a: Tensor, g: Tensor, *, samples: int) -> Tensor:
-    """Weight gradient of a convolution, or of `samples` of them side by side in the channels."""
-    out_channels, *inner = layer.weight.shape
-    weight = layer.weight.new_empty(1).expand(samples * out_channels, *inner)  # only its shape matters
-    options: Any = (layer.stride, layer.padding, layer.dilation)
-    only_weight = [False, True, False]
-    return torch.ops.aten.convolution_backward(g, a, weight, None, *options, False, [0, 0], samples, only_weight)[1]
+    return gradients.squares, add
 
 
 def _embedding(layer: nn.Embedding, a: Tensor, g: Tensor) -> tuple[Tensor, AddWeighted]:

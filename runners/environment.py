@@ -34,6 +34,8 @@ def describe(device: str) -> dict[str, Any]:
     """
     import torch
 
+    from models import compiled
+
     sha, dirty = code_version(ROOT)
     return {
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -44,6 +46,7 @@ def describe(device: str) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": _cpu_name(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "kernels": compiled.loaded(),
         "device": device,
         "device_name": torch.cuda.get_device_name(device) if device.startswith("cuda") else _cpu_name(),
         "cuda": torch.version.cuda,

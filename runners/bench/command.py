@@ -2,7 +2,9 @@
 
 step    speed and memory of one run's private step (bench/step.py)
 sweep   ten runs at once, in every arrangement worth trying (bench/sweep.py)
+plan    a thousand runs, from the command to their fleets (bench/plan.py)
 store   ten thousand finished runs, listed and loaded (bench/store.py)
+pages   the dashboard and the report of such a store (bench/pages.py)
 """
 
 import argparse
@@ -10,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from models import conv2d
 from runners import environment, process
 from runners.arguments import results_root
 from runners.bench import pages, plan, step, store, sweep
@@ -67,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _machine() -> dict[str, Any]:
+    conv2d.kernel()  # what the processes that are measured will find
     described = environment.describe("cpu")
-    kept = {key: described[key] for key in ("git_sha", "git_dirty", "versions", "system", "cpu", "cpu_capability")}
+    keys = ("git_sha", "git_dirty", "versions", "system", "cpu", "cpu_capability", "kernels")
+    kept = {key: described[key] for key in keys}
     return kept | {"cores": process.num_cores()}

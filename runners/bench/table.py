@@ -48,10 +48,12 @@ class Table:
     def markdown(self, machine: Mapping[str, Any]) -> str:
         """The table and its verdicts."""
         versions = ", ".join(f"{package} {machine['versions'][package]}" for package in ("python", "torch", "opacus"))
+        kernels = ", ".join(machine["kernels"]) or "none"
         lines = [
             f"# {self.title}",
             "",
-            f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; {versions}.",
+            f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; {versions}; "
+            f"our compiled kernels: {kernels}.",
             self.about,
             "",
             "| " + " | ".join(self.columns.values()) + " |",

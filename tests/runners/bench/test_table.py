@@ -7,6 +7,7 @@ MACHINE = {
     "cores": 2,
     "system": "Linux",
     "versions": {"python": "3.11", "torch": "2.13", "opacus": "1.6"},
+    "kernels": ["conv2d_kernel"],
 }
 
 
@@ -24,7 +25,7 @@ def test_a_table_shows_few_digits_and_keeps_all() -> None:
     assert table.markdown(MACHINE).splitlines() == [
         "# Speed",
         "",
-        "a processor, 2 cores, Linux; python 3.11, torch 2.13, opacus 1.6.",
+        "a processor, 2 cores, Linux; python 3.11, torch 2.13, opacus 1.6; our compiled kernels: conv2d_kernel.",
         "How it was measured.",
         "",
         "| method | ms/step |",

@@ -1,0 +1,76 @@
+"""Our C, compiled for the machine it runs on when it is first needed.
+
+A kernel is worth having when it uses the vectors of the processor at hand, so none is shipped compiled: the machine's
+own compiler makes it, in a fraction of a second, once per source, compiler and processor, in the user's cache folder.
+Without a compiler every kernel has a slower way in torch; environment.json says which kernels a run used.
+"""
+
+import ctypes
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-shared", "-fPIC")
+_SECONDS = 60  # a compiler that takes longer hangs
+_log = logging.getLogger(__name__)
+_loaded: set[str] = set()
+
+
+@lru_cache
+def library(source: Path) -> ctypes.CDLL | None:
+    """The compiled source, or None where no compiler makes it."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        _log.info("no C compiler, so %s goes the slower way in torch", source.stem)
+        return None
+    try:
+        found = _load(source, compiler)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or str(error)).strip()
+        _log.info("%s does not compile here and goes the slower way in torch: %s", source.name, said)
+        return None
+    _loaded.add(source.stem)
+    return found
+
+
+def loaded() -> list[str]:
+    """The kernels that this process has asked for and got."""
+    return sorted(_loaded)
+
+
+def _load(source: Path, compiler: str) -> ctypes.CDLL:
+    """The library from the cache, or made now."""
+    # What the compiler defines for this processor: another compiler or node of a cluster gets a file of its own.
+    defines = _run(compiler, *_FLAGS, "-dM", "-E", "-x", "c", os.devnull)
+    text = "\0".join([*_FLAGS, compiler, defines, source.read_text(encoding="utf-8")])
+    name = f"{source.stem}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+    try:
+        cache = _cache()
+        if (cache / name).exists():
+            return ctypes.CDLL(str(cache / name))
+        folder = tempfile.TemporaryDirectory(dir=cache)
+    except OSError:  # nobody's home, or one that cannot be written: made for this process alone
+        cache, folder = None, tempfile.TemporaryDirectory()
+    with folder:
+        made = Path(folder.name) / name
+        _run(compiler, *_FLAGS, str(source), "-o", str(made))
+        if cache is not None:  # others may be at it too: each renames a whole file, and the last one stays
+            made = made.replace(cache / name)
+        return ctypes.CDLL(str(made))
+
+
+def _cache() -> Path:
+    """A folder that only this user writes to."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = home / "rawls" / "kernels"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SECONDS).stdout
