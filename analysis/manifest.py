@@ -10,6 +10,7 @@ Options of `draw` that every kind understands (the kinds' own are in their modul
 """
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,9 @@ import pandas as pd
 
 from analysis.load import Store
 from analysis.names import DASH, dataset_title
+
+# Where one machine keeps its files, and to whom it reports, is nobody else's business.
+_PLACES = ("results.root=", "data.root=", "tracking")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +125,11 @@ class Manifest:
             f"differ in {how or 'nothing that a manifest names'}: choose one of them on the command line, or give "
             f"them labels of their own in conf/experiment/{self.target}.yaml"
         )
+
+
+def without_places(command: str) -> str:
+    """A command as another machine would give it."""
+    return shlex.join(word for word in shlex.split(command) if not word.startswith(_PLACES))
 
 
 def results_root(manifest_path: Path) -> Path:

@@ -20,7 +20,7 @@ from analysis import html
 from analysis.against_paper import DISTANCE_WORDS, KEY, LIMIT
 from analysis.drawing import Drawing
 from analysis.load import Store, load
-from analysis.manifest import Manifest
+from analysis.manifest import Manifest, without_places
 from analysis.names import dataset_title
 from analysis.origins import failures, made_by, material
 from analysis.paired import paired
@@ -31,7 +31,6 @@ from analysis.tables import Cell, Table
 from analysis.targets import row_of, state, unreadable
 
 FILE = Path("report") / "index.html"
-_PLACES = ("results.root=", "data.root=", "tracking=")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +121,7 @@ def _overview(store: Store, targets: Sequence[_Target]) -> str:
     rows = []
     for target in targets:
         row = target.row
-        command = f"`{_portable(target.manifest.command)}`" if target.manifest else ""
+        command = f"`{without_places(target.manifest.command)}`" if target.manifest else ""
         runs = f"{row['done']}\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}{row['needed']}"
         texts = [target.name, row.get("title") or "", state(row), runs, row["data"], row["verdict"], command]
         rows.append([Cell(text=text) for text in texts])
@@ -181,7 +180,7 @@ def _section(store: Store, target: _Target) -> str:
     boxes = [notice for notice in notices(runs) if not notice.startswith("UNFINISHED")] + [_next(manifest, runs)]
     parts = [
         html.paragraph(f"Verdict: {drawing.verdict}.", kind="verdict"),
-        html.paragraph(f"Command: `{_portable(manifest.command)}`"),
+        html.paragraph(f"Command: `{without_places(manifest.command)}`"),
         *(html.paragraph(text, kind="notice") for text in boxes if text),
     ]
     done = runs[runs["status"] == "done"]
@@ -200,10 +199,10 @@ def _next(manifest: Manifest, runs: pd.DataFrame) -> str:
     if (done["provenance"] == "simulated").any():
         return f"Next: {_real_data(done)}"
     if done.empty and (runs["status"] == "missing").all():
-        return f"Next: nothing of it has run; `{_portable(manifest.command)}` trains it."
+        return f"Next: nothing of it has run; `{without_places(manifest.command)}` trains it."
     if len(done) < len(runs):
         left = f"{len(runs) - len(done)} of {len(runs)} runs are left"
-        advice = f"Next: {left}; `{_portable(manifest.command)}` trains those only."
+        advice = f"Next: {left}; `{without_places(manifest.command)}` trains those only."
         return " ".join(text for text in (advice, _next_of(runs)) if text)
     return ""
 
@@ -220,7 +219,7 @@ def _result(manifest: Manifest, runs: pd.DataFrame, drawing: Drawing) -> str:
     for table in drawing.tables:
         judged = any(cell.mark for row in table.rows for cell in row)
         parts.append(html.table(table, key=html.key(KEY, DISTANCE_WORDS) if judged else ""))
-    said = drawing.summary.replace(manifest.command, _portable(manifest.command))
+    said = drawing.summary.replace(manifest.command, without_places(manifest.command))
     parts += [html.paragraph(line) for line in said.splitlines() if line]
     if manifest.draw["kind"] == "accuracy_table" and (differences := paired(manifest, runs)):
         parts.append(html.table(differences))
@@ -228,7 +227,7 @@ def _result(manifest: Manifest, runs: pd.DataFrame, drawing: Drawing) -> str:
         name = "LaTeX of the table" if len(drawing.tables) == 1 else f"LaTeX of table {number}"
         parts.append(html.folded(f"{name} (booktabs)", html.preformatted(table.latex(), name), kind="source"))
     if drawing.svg is not None:
-        render = _portable(manifest.command).replace("rawls reproduce", "rawls render", 1)
+        render = without_places(manifest.command).replace("rawls reproduce", "rawls render", 1)
         parts.append(html.paragraph(f"As PDF with embedded fonts, and PNG: `{render}`.", kind="about"))
     return "\n".join(parts)
 
@@ -280,8 +279,3 @@ def _made(store: Store, now: datetime) -> str:
             "`rawls render`.",
         ]
     )
-
-
-def _portable(command: str) -> str:
-    """A command without the places of one machine."""
-    return " ".join(word for word in command.split(" ") if not word.startswith(_PLACES))

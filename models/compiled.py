@@ -54,7 +54,7 @@ def _load(source: Path, compiler: str) -> ctypes.CDLL:
         if (cache / name).exists():
             return ctypes.CDLL(str(cache / name))
         folder = tempfile.TemporaryDirectory(dir=cache)
-    except OSError:  # nobody's home, or one that cannot be written: made for this process alone
+    except (OSError, RuntimeError):  # no home, or one that cannot be written: made for this process alone
         cache, folder = None, tempfile.TemporaryDirectory()
     with folder:
         made = Path(folder.name) / name
@@ -73,4 +73,6 @@ def _cache() -> Path:
 
 
 def _run(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_SECONDS).stdout
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=True, timeout=_SECONDS
+    ).stdout

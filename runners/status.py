@@ -119,11 +119,6 @@ class Follower:
         self._fleets: dict[str, _Followed] = {}
         self._numbers = 0
 
-    @property
-    def num_open(self) -> int:
-        """How many runs were neither finished nor failed at the last look."""
-        return len(self._open)
-
     def look(self) -> None:
         """Read the files, and report what is new in them."""
         # Workers first: a run that ends between the two looks is told of as ended.

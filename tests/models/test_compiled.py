@@ -75,11 +75,16 @@ def test_processes_that_begin_together_all_get_it(source: Path, tmp_path: Path) 
 
 
 @needs_compiler
-def test_a_home_that_cannot_be_written_costs_a_compilation(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("home", ["cannot be written", "unknown"])
+def test_without_a_home_it_is_compiled_for_the_process(
+    home: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    if home == "unknown":
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        monkeypatch.setattr(Path, "home", lambda: Path("~nobody-of-this-name").expanduser())
+    else:
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     library = compiled.library(source)
     assert library is not None and library.answer() == 42
 
