@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ JOB_TYPE = "target"
 # What W&B shows as tables of its own, by the file it is read from.
 _TABLES = {"table.csv": "table", "comparison.csv": "comparison", "figure.csv": "figure_values"}
 _FIGURE = "figure.png"
+# Where a run's files lie is nobody else's business.
+_PLACES = ("results.root=", "data.root=", "tracking")
 
 
 def mirror(config: Mapping[str, Any], manifest: Path, files: Sequence[Path], verdict: str) -> None:
@@ -38,11 +41,8 @@ def target_id(target: str, variant: str) -> str:
 
 
 def _mirror(config: Mapping[str, Any], manifest: Path, files: Sequence[Path], verdict: str) -> None:
-    from analysis.manifest import without_places
-
     root = Path(config["results"]["root"]).absolute()
-    about = json.loads(manifest.read_text(encoding="utf-8"))
-    about["command"] = without_places(about["command"])
+    about = _portable(json.loads(manifest.read_text(encoding="utf-8")))
     run_id = target_id(about["target"], about["variant"])
     (root / "runs").mkdir(parents=True, exist_ok=True)
     lease = Leases(root).take(run_id)
@@ -102,6 +102,12 @@ def _staging_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.environ["WANDB_DATA_DIR"] = before
+
+
+def _portable(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest whose command does not name the places of one machine."""
+    words = [word for word in shlex.split(manifest["command"]) if not word.startswith(_PLACES)]
+    return {**manifest, "command": shlex.join(words)}
 
 
 def _tags(about: Mapping[str, Any], folder: Path) -> list[str]:

@@ -1,0 +1,96 @@
+"""The README says what the repository's own commands printed: its numbers are those of the committed records."""
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runners import cli
+from tests.tree import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RECORDS = ROOT / "analysis" / "reproduced"
+RATIOS = {"over_one_opacus": 1, "over_opacus_processes": 1, "over_plain": 2}  # and the digits they are shown with
+
+
+def rows(*path: str) -> list[dict[str, str]]:
+    with open(RECORDS.joinpath(*path), newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def table_after(heading: str) -> list[list[str]]:
+    """The cells of the first Markdown table after this text, without its head."""
+    after = README[README.index(heading) :]
+    lines = [line.strip() for line in after.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("|"))
+    found = []
+    for line in lines[first:]:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip() for cell in line.strip("|").split("|")])
+    return found[2:]
+
+
+def experiments() -> Iterator[str]:
+    for path in sorted((ROOT / "conf" / "experiment").rglob("*.yaml")):
+        yield path.relative_to(ROOT / "conf" / "experiment").with_suffix("").as_posix()
+
+
+def test_speed_is_what_the_bench_of_record_measured() -> None:
+    measured = {(row["workload"], row["arrangement"]): row for row in rows("bench", "sweep.csv")}
+    expected = []
+    for workload in dict.fromkeys(name for name, _ in measured):
+        ten = measured[workload, "rawls, ten runs over 2 processes"]
+        drawn = measured[workload, "rawls, ten runs over 2 processes, rows drawn and gathered too"]
+        digits = 3 if float(ten["ms_per_step"]) < 1 else 1
+        ratios = [f"{float(ten[key]):.{n}f}" for key, n in RATIOS.items()]
+        times = [f"{float(row['ms_per_step']):.{digits}f}" for row in (ten, drawn)]
+        expected.append([workload, *times, *ratios])
+    assert table_after("## Speed") == expected
+
+
+def test_what_the_bench_missed_is_said() -> None:
+    missed = {
+        path.stem: re.findall(r"^- (\w+):.*?MISSED", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for path in sorted((RECORDS / "bench").glob("*.md"))
+    }
+    assert {name: workloads for name, workloads in missed.items() if workloads} == {"speed": ["logistic", "mlp"]}
+    assert "missed: the extra\nmemory of the two tiny models" in README
+
+
+def test_one_run_is_as_fast_as_the_bench_of_record_measured() -> None:
+    found = re.search(r"One run by itself is (.*?) times faster", README, re.DOTALL)
+    assert found is not None
+    ours = [row["over_opacus"] for row in rows("bench", "speed.csv") if row["method"].startswith("rawls, the same")]
+    assert re.findall(r"[\d.]+", found[1]) == [f"{float(ratio):.1f}" for ratio in ours]
+
+
+def test_table_1_is_the_record() -> None:
+    cells: dict[str, list[str]] = {}
+    for row in rows("asc", "table1", "comparison.csv"):
+        for mean, std in (("paper_mean", "paper_std"), ("mean", "std")):
+            cells.setdefault(row["method"], []).append(f"{float(row[mean]):.1f} ± {float(row[std]):.1f}")
+    assert table_after("**Table 1, Unbalanced MNIST**") == [[method, *values] for method, values in cells.items()]
+
+
+def test_how_many_cells_reproduce_is_counted() -> None:
+    verdicts = [row["verdict"] for row in rows("asc", "table1", "comparison.csv")]
+    assert f"{verdicts.count('reproduced')} of {len(verdicts)} cells lie within" in README
+
+
+def test_every_target_has_its_command() -> None:
+    named = set(re.findall(r"rawls reproduce (\w+/\w+)|`(\w+/\w+)`", README))
+    assert {target for target in experiments() if not any(target in pair for pair in named)} == set()
+
+
+@pytest.mark.parametrize("command", sorted(set(re.findall(r"(?:^    |`|bin/)rawls ([a-z]+)", README, re.MULTILINE))))
+def test_every_command_exists(command: str) -> None:
+    assert command in cli.COMMANDS
+
+
+def test_every_path_it_names_exists() -> None:
+    named = set(re.findall(r"\b((?:analysis|algorithms|runners|datasets|models|conf|tests)/[\w/.-]+)", README))
+    missing = {name for name in named if not Path(ROOT, name.rstrip(".")).exists()}
+    assert {name for name in missing if "<" not in name and not name.endswith("/")} == set()
