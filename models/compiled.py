@@ -38,8 +38,14 @@ def library(source: Path) -> ctypes.CDLL | None:
     return found
 
 
+def distrust(source: Path) -> None:
+    """Say that what the compiler made of this source computes something else, and is not used."""
+    _loaded.discard(source.stem)
+    _log.warning("%s computes wrongly as this machine's compiler made it, and is not used", source.name)
+
+
 def loaded() -> list[str]:
-    """The kernels that this process has asked for and got."""
+    """The kernels that this process has asked for and uses."""
     return sorted(_loaded)
 
 

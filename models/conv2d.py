@@ -103,11 +103,29 @@ class _Shape(ctypes.Structure):
 
 @lru_cache
 def kernel() -> ctypes.CDLL | None:
-    """The compiled kernel, where there is a compiler and oneDNN is slower."""
+    """The compiled kernel, where there is a compiler, oneDNN is slower, and it computes what torch computes."""
     library = compiled.library(_SOURCE)
-    if library is not None:
-        library.conv2d_scratch.restype = ctypes.c_int64
+    if library is None:
+        return None
+    library.conv2d_scratch.restype = ctypes.c_int64
+    if not _agrees_with_torch(library):
+        compiled.distrust(_SOURCE)
+        return None
     return library
+
+
+def _agrees_with_torch(library: ctypes.CDLL) -> bool:
+    """Whether it is right on a small example: a norm that some compiler got wrong would spend privacy unseen."""
+    layer = nn.utils.skip_init(nn.Conv2d, 3, 18, 3, padding=1)  # whole vectors of channels, and a rest
+    a, g = (torch.arange(float(2 * n * 4 * 19)).mul_(0.37).sin_().view(2, n, 4, 19) for n in (3, 18))
+    expected = _by_groups(layer, a, g)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        found = _by_kernel(library, layer, a, g.contiguous(memory_format=layout))
+        ours = torch.stack([found.in_order(one).flatten() for one in found.weight])
+        squares = expected.square().sum(1) + g.sum((2, 3)).square().sum(1)
+        if not (torch.allclose(ours, expected, atol=1e-3) and torch.allclose(found.squares, squares, rtol=1e-4)):
+            return False
+    return True
 
 
 def _kernel_takes(layer: nn.Conv2d, a: Tensor) -> bool:

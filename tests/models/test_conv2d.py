@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -160,6 +161,31 @@ def test_the_kernel_and_torch_name_the_same_shape() -> None:
         field[0] for field in conv2d._Shape._fields_
     ]
     assert ctypes.sizeof(conv2d._Shape) == 8 * (10 + 2 * 4)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("total[p][2] += value * right;", "total[p][2] += value * middle;"),
+        ("squares[n] = (float)square;", "squares[n] = 0.99f * (float)square;"),
+        ("if (channels < LANES) memset", "if (0) memset"),
+    ],
+)
+def test_a_kernel_that_computes_wrongly_is_not_used(
+    right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if conv2d.kernel() is None:
+        pytest.skip("no compiler and processor for the kernel")
+    source = conv2d._SOURCE.read_text(encoding="utf-8")
+    assert source.count(right) == 1
+    broken = tmp_path / conv2d._SOURCE.name
+    broken.write_text(source.replace(right, wrong), encoding="utf-8")
+    monkeypatch.setattr(conv2d, "_SOURCE", broken)
+    monkeypatch.setattr(compiled, "_loaded", set())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert conv2d.kernel.__wrapped__() is None
+    assert "computes wrongly" in caplog.text
+    assert compiled.loaded() == []
 
 
 def test_a_run_that_used_the_kernel_says_so() -> None:
