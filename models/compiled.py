@@ -2,7 +2,7 @@
 
 A kernel is worth having when it uses the vectors of the processor at hand, so none is shipped compiled: the machine's
 own compiler makes it, in a fraction of a second, once per source, compiler and processor, in the user's cache folder.
-Without a compiler every kernel has a slower way in torch; environment.json says which kernels a run used.
+Without a compiler every kernel has a slower way in torch; environment.json names a run's kernels among its versions.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ from pathlib import Path
 _FLAGS = ("-std=gnu11", "-O3", "-march=native", "-shared", "-fPIC")
 _SECONDS = 60  # a compiler that takes longer hangs
 _log = logging.getLogger(__name__)
-_loaded: set[str] = set()
+_loaded: dict[str, str] = {}
 
 
 @lru_cache
@@ -29,36 +29,37 @@ def library(source: Path) -> ctypes.CDLL | None:
         _log.info("no C compiler, so %s goes the slower way in torch", source.stem)
         return None
     try:
-        found = _load(source, compiler)
+        found, key = _load(source, compiler)
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip()
         _log.info("%s does not compile here and goes the slower way in torch: %s", source.name, said)
         return None
-    _loaded.add(source.stem)
+    _loaded[source.stem] = key
     return found
 
 
 def distrust(source: Path) -> None:
     """Say that what the compiler made of this source computes something else, and is not used."""
-    _loaded.discard(source.stem)
+    _loaded.pop(source.stem, None)
     _log.warning("%s computes wrongly as this machine's compiler made it, and is not used", source.name)
 
 
-def loaded() -> list[str]:
-    """The kernels that this process has asked for and uses."""
-    return sorted(_loaded)
+def loaded() -> dict[str, str]:
+    """The kernels that this process has asked for and uses: name -> what tells source, compiler and processor apart."""
+    return dict(sorted(_loaded.items()))
 
 
-def _load(source: Path, compiler: str) -> ctypes.CDLL:
-    """The library from the cache, or made now."""
+def _load(source: Path, compiler: str) -> tuple[ctypes.CDLL, str]:
+    """The library from the cache, or made now, and its key."""
     # What the compiler defines for this processor: another compiler or node of a cluster gets a file of its own.
     defines = _run(compiler, *_FLAGS, "-dM", "-E", "-x", "c", os.devnull)
     text = "\0".join([*_FLAGS, compiler, defines, source.read_text(encoding="utf-8")])
-    name = f"{source.stem}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+    key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    name = f"{source.stem}-{key}.so"
     try:
         cache = _cache()
         if (cache / name).exists():
-            return ctypes.CDLL(str(cache / name))
+            return ctypes.CDLL(str(cache / name)), key
         folder = tempfile.TemporaryDirectory(dir=cache)
     except (OSError, RuntimeError):  # no home, or one that cannot be written: made for this process alone
         cache, folder = None, tempfile.TemporaryDirectory()
@@ -67,7 +68,7 @@ def _load(source: Path, compiler: str) -> ctypes.CDLL:
         _run(compiler, *_FLAGS, str(source), "-o", str(made))
         if cache is not None:  # others may be at it too: each renames a whole file, and the last one stays
             made = made.replace(cache / name)
-        return ctypes.CDLL(str(made))
+        return ctypes.CDLL(str(made)), key
 
 
 def _cache() -> Path:

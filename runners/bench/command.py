@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from models import conv2d
+from models import compiled, conv2d
 from runners import environment, process
 from runners.arguments import results_root
 from runners.bench import pages, plan, step, store, sweep
@@ -72,6 +72,5 @@ def _parser() -> argparse.ArgumentParser:
 def _machine() -> dict[str, Any]:
     conv2d.kernel()  # what the processes that are measured will find
     described = environment.describe("cpu")
-    keys = ("git_sha", "git_dirty", "versions", "system", "cpu", "cpu_capability", "kernels")
-    kept = {key: described[key] for key in keys}
-    return kept | {"cores": process.num_cores()}
+    kept = {key: described[key] for key in ("git_sha", "git_dirty", "versions", "system", "cpu", "cpu_capability")}
+    return kept | {"cores": process.num_cores(), "kernels": list(compiled.loaded())}

@@ -181,11 +181,11 @@ def test_a_kernel_that_computes_wrongly_is_not_used(
     broken = tmp_path / conv2d._SOURCE.name
     broken.write_text(source.replace(right, wrong), encoding="utf-8")
     monkeypatch.setattr(conv2d, "_SOURCE", broken)
-    monkeypatch.setattr(compiled, "_loaded", set())
+    monkeypatch.setattr(compiled, "_loaded", {})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert conv2d.kernel.__wrapped__() is None
     assert "computes wrongly" in caplog.text
-    assert compiled.loaded() == []
+    assert compiled.loaded() == {}
 
 
 def test_a_run_that_used_the_kernel_says_so() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from models import compiled, conv2d
 from runners import environment
 
 
@@ -50,8 +51,10 @@ def test_an_installed_copy_inside_another_repository_has_no_commit(repository: P
 
 
 def test_it_says_what_numbers_depend_on_and_not_whose_machine_it_is() -> None:
+    conv2d.kernel()
     described = environment.describe("cpu")
     assert described["versions"]["torch"] == torch.__version__
+    assert compiled.loaded().items() <= described["versions"].items()
     assert described["num_threads"] == torch.get_num_threads()
     assert described["device"] == "cpu"
     assert described["device_name"] == described["cpu"] != ""
