@@ -188,6 +188,19 @@ def test_a_kernel_that_computes_wrongly_is_not_used(
     assert compiled.loaded() == {}
 
 
+def test_the_check_leaves_torch_as_it_was_and_asks_nothing_of_it() -> None:
+    library = conv2d.kernel()
+    if library is None:
+        pytest.skip("no compiler and processor for the kernel")
+    before = torch.get_rng_state()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert conv2d._agrees_with_torch(library)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_a_run_that_used_the_kernel_says_so() -> None:
     if conv2d.kernel() is None:
         pytest.skip("no compiler and processor for the kernel")
