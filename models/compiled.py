@@ -9,9 +9,11 @@ import ctypes
 import hashlib
 import logging
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,8 +26,8 @@ _loaded: dict[str, str] = {}
 @lru_cache
 def library(source: Path) -> ctypes.CDLL | None:
     """The compiled source, or None where no compiler makes it."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None:
+    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]  # CC may be `ccache gcc`
+    if shutil.which(compiler[0]) is None:
         _log.info("no C compiler, so %s goes the slower way in torch", source.stem)
         return None
     try:
@@ -49,11 +51,11 @@ def loaded() -> dict[str, str]:
     return dict(sorted(_loaded.items()))
 
 
-def _load(source: Path, compiler: str) -> tuple[ctypes.CDLL, str]:
+def _load(source: Path, compiler: Sequence[str]) -> tuple[ctypes.CDLL, str]:
     """The library from the cache, or made now, and its key."""
     # What the compiler defines for this processor: another compiler or node of a cluster gets a file of its own.
-    defines = _run(compiler, *_FLAGS, "-dM", "-E", "-x", "c", os.devnull)
-    text = "\0".join([*_FLAGS, compiler, defines, source.read_text(encoding="utf-8")])
+    defines = _run(*compiler, *_FLAGS, "-dM", "-E", "-x", "c", os.devnull)
+    text = "\0".join([*_FLAGS, *compiler, defines, source.read_text(encoding="utf-8")])
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     name = f"{source.stem}-{key}.so"
     try:
@@ -65,7 +67,7 @@ def _load(source: Path, compiler: str) -> tuple[ctypes.CDLL, str]:
         cache, folder = None, tempfile.TemporaryDirectory()
     with folder:
         made = Path(folder.name) / name
-        _run(compiler, *_FLAGS, str(source), "-o", str(made))
+        _run(*compiler, *_FLAGS, str(source), "-o", str(made))
         if cache is not None:  # others may be at it too: each renames a whole file, and the last one stays
             made = made.replace(cache / name)
         return ctypes.CDLL(str(made)), key

@@ -89,6 +89,14 @@ def test_without_a_home_it_is_compiled_for_the_process(
     assert library is not None and library.answer() == 42
 
 
+@needs_compiler
+@pytest.mark.parametrize("command", ["", " ", "env cc", "cc -g"])
+def test_cc_may_have_words(command: str, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", command)
+    library = compiled.library(source)
+    assert library is not None and library.answer() == 42
+
+
 def test_without_a_compiler_there_is_no_library(
     source: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
