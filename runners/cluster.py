@@ -6,7 +6,9 @@ run that was alone once more, and then it failed.
 """
 
 import importlib.util
+import math
 import os
+import sys
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -105,10 +107,30 @@ class Cluster(ABC):
     def session(self, store: Store, workers: int | None) -> AbstractContextManager[tuple[Session, int]]:
         """Start or join it: the session, and for how many fleets at once to pack the sweep."""
 
+    @property
+    @abstractmethod
+    def has_gpus(self) -> bool:
+        """Whether its workers are given any."""
+
+    @property
+    def bytes_of_a_worker(self) -> float:
+        """Memory that each of its workers is given; inf where that is not known here."""
+        return math.inf
+
     def estimate(self, run: PlannedRun) -> planner.Estimate:
-        """What a run takes, as far as this machine can tell: not how much memory there is for it elsewhere."""
+        """What a run takes there: the time that it takes here, and of the memory that a worker there is given.
+
+        Of a GPU's memory nothing is known: a fleet that is too large for it goes on in halves.
+        """
         one = planner.measured(run)
-        return replace(one, cost=replace(one.cost, bytes=0.0, bytes_per_run=0.0))
+        on_gpu = self.has_gpus and run.config.get("device") != "cpu"
+        cost = replace(
+            one.cost,
+            device="cuda" if on_gpu else "cpu",
+            devices=sys.maxsize,  # no worker shares its own with another
+            room=math.inf if on_gpu else self.bytes_of_a_worker,
+        )
+        return replace(one, cost=cost)
 
     def train_missing(
         self, missing: Sequence[PlannedRun], *, store: Store, workers: int | None, shown: Reporter, task: str
@@ -120,11 +142,11 @@ class Cluster(ABC):
             _stop_file(store) as stop_file,
         ):
             crew = _Crew(session, missing, store=store, shown=shown, stop=stop, stop_file=stop_file, task=task)
-            crew.train(fleets(missing, workers=min(room, len(missing))))
+            crew.train(fleets(missing, workers=min(room, len(missing)), estimate=self.estimate))
             # What another process held may be free by now, if that one was killed; or a fleet was stopped from outside.
             left = [run for run in missing if store.state(run.run_id) in ("missing", "interrupted")]
             if left and not stop.requests:
-                crew.train(fleets(left, workers=min(room, len(left))))
+                crew.train(fleets(left, workers=min(room, len(left)), estimate=self.estimate))
             return stop.requests > 0
 
 

@@ -171,7 +171,7 @@ def _as_large_as_fit(runs: Sequence[PlannedRun], estimates: Mapping[str, Estimat
     ordered = sorted(runs, key=lambda run: (-estimates[run.run_id].batch, estimates[run.run_id].method))
     cost = estimates[runs[0].run_id].cost
     limit = MAX_FLEET[cost.device]
-    if cost.bytes_per_run > 0:
+    if cost.bytes_per_run > 0 and cost.room < math.inf:
         room = MEMORY_SHARE * cost.room / -(-workers // cost.devices) - cost.bytes
         limit = max(1, min(limit, int(max(0.0, room) / cost.bytes_per_run)))
     return [tuple(ordered[start : start + limit]) for start in range(0, len(ordered), limit)]

@@ -73,6 +73,10 @@ class RayCluster(Cluster):
             finally:
                 ray.shutdown()
 
+    @property
+    def has_gpus(self) -> bool:
+        return self.num_gpus > 0
+
     def estimate(self, run: PlannedRun) -> planner.Estimate:
         return planner.measured(run) if self.address is None else super().estimate(run)
 

@@ -5,6 +5,7 @@ checkpointing. Whether a job is still there is asked of squeue, because submitit
 accounting. Jobs outlive a launcher that is killed; the same command again trains what they leave.
 """
 
+import math
 import os
 import shutil
 import signal
@@ -58,6 +59,14 @@ class SlurmCluster(Cluster):
         answer = _call("squeue", "--noheader", "--user", str(os.getuid()))
         if answer.returncode:
             raise ConfigError(f"Slurm does not answer: {_last_line(answer.stderr)}")
+
+    @property
+    def has_gpus(self) -> bool:
+        return self.gpus > 0
+
+    @property
+    def bytes_of_a_worker(self) -> float:
+        return math.inf if self.memory is None else self.memory * 2**30
 
     @contextmanager
     def session(self, store: Store, workers: int | None) -> Iterator[tuple[Session, int]]:

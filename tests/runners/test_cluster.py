@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from runners import cluster
+from runners import cluster, planner
 from runners.cluster import Answer, Cluster, Session, Task
+from runners.planner import MAX_FLEET, Cost, Estimate
 from runners.progress import Reporter
+from runners.ray_launcher import RayCluster
+from runners.slurm_launcher import SlurmCluster
 from runners.store import ResultsError, Store
 from tests.runners.toy_fleet import TASK, planned
 
@@ -20,6 +23,8 @@ Ids = tuple[str, ...]
 
 class Toy(Cluster, Session):
     """Trains at once what it is given, unless `disturb` has an answer for those runs."""
+
+    has_gpus = False
 
     def __init__(self, disturb: Callable[[Ids], Answer | None] = lambda ids: None) -> None:
         self.disturb = disturb
@@ -69,12 +74,12 @@ def at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def train(toy: Toy, store: Store, count: int, **config: Any) -> tuple[bool, Notes]:
+def train(toy: Toy, store: Store, count: int, workers: int = 1, **config: Any) -> tuple[bool, Notes]:
     shown = Notes()
     runs = [planned(number, **config) for number in range(count)]
     store.check()
     shown.start(total=count, skipped=0)
-    return toy.train_missing(runs, store=store, workers=1, shown=shown, task=TASK), shown
+    return toy.train_missing(runs, store=store, workers=workers, shown=shown, task=TASK), shown
 
 
 def states(store: Store, count: int) -> list[str]:
@@ -91,6 +96,35 @@ def test_fleets_go_out_and_are_done(results_root: Path) -> None:
     assert not interrupted and states(store, 4) == ["done"] * 4
     assert [sorted(fleet) for fleet in toy.submitted] == [list(ids(0, 1, 2, 3))]
     assert shown.summary() == "4/4 runs done"
+
+
+GIB = 1 << 30
+# Of a machine that submits jobs and trains none: not even two runs would fit here.
+HERE = Estimate(cost=Cost(seconds=1.0, bytes=GIB, bytes_per_run=GIB, room=2 * GIB))
+
+
+@pytest.mark.parametrize(
+    ("there", "device", "largest"),
+    [
+        (SlurmCluster(), "auto", MAX_FLEET["cpu"]),
+        (SlurmCluster(memory=5.0), "auto", 3),  # each of the two jobs has 5 GiB: 0.8 of it, less what none is without
+        (SlurmCluster(memory=1.0), "auto", 1),
+        (SlurmCluster(gpus=1, memory=5.0), "auto", MAX_FLEET["cuda"]),
+        (SlurmCluster(gpus=1, memory=5.0), "cpu", 3),
+        (RayCluster(address="somewhere:1"), "auto", MAX_FLEET["cpu"]),
+        (RayCluster(address="somewhere:1", num_gpus=0.5), "cuda", MAX_FLEET["cuda"]),
+        (RayCluster(), "auto", 1),  # a Ray on this machine
+    ],
+)
+def test_fleets_are_packed_for_the_workers_that_train_them(
+    there: Cluster, device: str, largest: int, results_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "measured", lambda run: HERE)
+    toy, store = Toy(), Store(results_root)
+    monkeypatch.setattr(toy, "estimate", there.estimate)
+    _, shown = train(toy, store, 4 * largest, workers=2, device=device, steps=2)
+    assert [len(fleet) for fleet in toy.submitted] == [largest] * 4
+    assert shown.summary() == f"{4 * largest}/{4 * largest} runs done"
 
 
 def test_a_fleet_that_dies_is_tried_in_halves_and_a_run_once_more(results_root: Path) -> None:
