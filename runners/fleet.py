@@ -177,16 +177,8 @@ class _Fleet:
             for run, row in zip(self.runs, rows, strict=True):
                 run.tracker.log(row)
         for run in self.runs:  # an interrupt comes from here: by now every run stands at this step
-            self.report(
-                {
-                    "run_id": run.folder.run_id,
-                    "label": run.tracker.label,
-                    "step": step,
-                    "steps": self.steps,
-                    "wga": run.wga,
-                    "event": "progress",
-                }
-            )
+            progress = {"step": step, "steps": self.steps, "wga": run.wga}
+            self.report({"run_id": run.folder.run_id, "event": "progress", **progress})
 
     def _record(self, index: int, run: Run) -> dict[str, Any]:
         """One line of history: the validation part by group, and the present group weights."""

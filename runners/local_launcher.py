@@ -18,12 +18,12 @@ from omegaconf import DictConfig, OmegaConf
 from runners import process
 from runners.config import composer, run_id
 from runners.errors import ConfigError, RunsFailed
+from runners.labels import label_of, labels_of
 from runners.launcher import Outcome, PlannedRun, launch
 from runners.progress import reporter
 from runners.spec import convert, name_of
 from runners.status import announce
 from runners.store import Store
-from runners.tracking import label_of
 
 if TYPE_CHECKING:
     from runners.cluster import Cluster
@@ -76,7 +76,7 @@ def train(
         raise ConfigError("there are no runs: every axis needs a value")
     process.prepare()
     store, shown = Store(Path(configs[0]["results"]["root"])), reporter()
-    runs = [planned(config) for config in configs]
+    runs = [planned(config, label) for config, label in zip(configs, labels_of(configs), strict=True)]
     if cluster is not None and any(store.state(run.run_id) != "done" for run in runs):
         cluster.check()
     for text in preflight(runs, store, here=cluster is None):
@@ -88,10 +88,10 @@ def train(
         return launch(runs, store=store, workers=workers, report=shown)
 
 
-def planned(config: dict[str, Any]) -> PlannedRun:
-    """The run as the launcher takes it."""
+def planned(config: dict[str, Any], label: str | None = None) -> PlannedRun:
+    """The run as the launcher takes it; `label` is what it is called among the others of its sweep."""
     fleet = json.dumps({key: config[key] for key in _FLEET}, sort_keys=True)
-    return PlannedRun(run_id=run_id(config), config=config, label=label_of(config), fleet_key=fleet)
+    return PlannedRun(run_id=run_id(config), config=config, label=label or label_of(config), fleet_key=fleet)
 
 
 def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) -> list[str]:

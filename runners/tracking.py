@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runners.spec import name_of
 from runners.tracking_names import Known, known
 
 FOLDER = "wandb"
@@ -34,9 +33,6 @@ _lost = threading.Event()
 class Tracker:
     """One run's mirror; this one mirrors nothing."""
 
-    def __init__(self, label: str) -> None:
-        self.label = label
-
     def log(self, row: Mapping[str, Any]) -> None:
         """Mirror a line of the history."""
 
@@ -49,8 +45,7 @@ class Tracker:
 
 def tracker(config: Mapping[str, Any], run_id: str) -> Tracker:
     """The mirror that the configuration asks for."""
-    label = label_of(config)
-    return _Wandb(label, config, run_id) if is_on(config) else Tracker(label)
+    return _Wandb(config, run_id) if is_on(config) else Tracker()
 
 
 def is_on(config: Mapping[str, Any]) -> bool:
@@ -58,17 +53,10 @@ def is_on(config: Mapping[str, Any]) -> bool:
     return config["tracking"]["mode"] != "off" and os.environ.get("WANDB_MODE") != "disabled" and not _lost.is_set()
 
 
-def label_of(config: Mapping[str, Any]) -> str:
-    """What a person would call the run."""
-    dataset, algorithm = name_of(config["dataset"]), name_of(config["algorithm"])
-    return f"{algorithm} on {dataset}, ε={config['privacy']['epsilon']:g}, seed {config['seed']}"
-
-
 class _Wandb(Tracker):
     """A run of the installed wandb package."""
 
-    def __init__(self, label: str, config: Mapping[str, Any], run_id: str) -> None:
-        super().__init__(label)
+    def __init__(self, config: Mapping[str, Any], run_id: str) -> None:
         self._run: Any = None
         self._run_id = run_id
         self._root = Path(config["results"]["root"]).absolute()

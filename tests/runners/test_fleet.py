@@ -171,7 +171,7 @@ def test_what_secure_noise_has_shown_is_never_drawn_again(tmp_path: Path, monkey
         def log(self, row: Mapping[str, Any]) -> None:
             shown.append(dict(row))
 
-    monkeypatch.setattr(fleet, "tracker", lambda config, run_id: Watched(run_id))
+    monkeypatch.setattr(fleet, "tracker", lambda config, run_id: Watched())
     config = configured(tmp_path, "algorithm=asc", "privacy.secure=true")
     for step in (4, 5, 9):
         with pytest.raises(SystemExit):
@@ -246,8 +246,11 @@ def test_no_tracker_stays_open_when_another_run_fails(tmp_path: Path, monkeypatc
     opened: list[str] = []
 
     class Watched(Tracker):
+        def __init__(self, run_id: str) -> None:
+            self.run_id = run_id
+
         def close(self) -> None:
-            opened.remove(self.label)
+            opened.remove(self.run_id)
 
     def watched(config: Mapping[str, Any], run_id: str) -> Tracker:
         if config["seed"] == 1:

@@ -199,7 +199,6 @@ def test_losing_wandb_is_one_line_and_then_silence(
     monkeypatch.setattr(os, "environ", {})
     for _ in range(2):
         run = tracking.tracker(config(tmp_path, "online"), RUN)
-        assert run.label == "asc on digits, ε=1, seed 3"
         run.log(row(1))
         run.log(row(2))
         run.finish({"test": {"wga": 0.5}})
