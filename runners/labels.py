@@ -31,6 +31,17 @@ def labels_of(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     return labels
 
 
+def label_together(labels: Sequence[str]) -> str:
+    """Several runs as one: their kinds, what all of them share, and how many they are."""
+    if len(labels) == 1:
+        return labels[0]
+    parts = [label.split(", ") for label in labels]
+    kinds = list(dict.fromkeys(first for first, *_ in parts))
+    named = " + ".join(kinds if len(kinds) < 3 else [kinds[0], f"{len(kinds) - 1} others"])
+    shared = [part for part in parts[0][1:] if all(part in others for others in parts)]
+    return ", ".join([named, *shared, f"{len(labels)} runs"])
+
+
 def _kind(config: Mapping[str, Any]) -> tuple[str, ...]:
     dataset, algorithm = name_of(config["dataset"]), name_of(config["algorithm"])
     return f"{algorithm} on {dataset}", f"ε={config['privacy']['epsilon']:g}"

@@ -94,12 +94,12 @@ def launch(
         raise ValueError(f"workers={workers}: at least one process must train, set it to 1 or more")
     wanted = _by_id(runs)
     missing = [run for run in wanted.values() if store.state(run.run_id) != "done"]
+    shown = Reporter() if report is None else report
     if not missing:
-        return Outcome(skipped=list(wanted))
+        return _closed(Outcome(skipped=list(wanted)), total=len(wanted), shown=shown)
     for run in missing:
         store.check_config(run.run_id, run.config)
     store.check()
-    shown = Reporter() if report is None else report
     shown.start(total=len(wanted), skipped=len(wanted) - len(missing))
     try:
         train = _train if train_missing is None else train_missing
@@ -118,13 +118,20 @@ def launch(
         open=[run_id for run_id, state in states.items() if state not in ("done", "failed")],
         interrupted=interrupted,
     )
-    for line in closing_lines(outcome, total=len(wanted)):
+    return _closed(outcome, total=len(wanted), shown=shown)
+
+
+def _closed(outcome: Outcome, *, total: int, shown: Reporter) -> Outcome:
+    for line in closing_lines(outcome, total=total):
         shown.note(line)
     return outcome
 
 
 def closing_lines(outcome: Outcome, *, total: int) -> list[str]:
-    """What the user is told at the end: failures as a table, and what is left to do."""
+    """What the user is told at the end: failures as a table, and what is left to do; or that all is done."""
+    if not outcome.exit_code and total > 1:
+        before = f", {len(outcome.skipped)} of them before" if outcome.skipped else ""
+        return [f"all {total} runs are done{before}"]
     lines = []
     if outcome.failed:
         lines.append(f"{len(outcome.failed)} of {total} runs failed; the same command tries them again:")

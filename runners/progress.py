@@ -17,6 +17,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from runners.labels import label_together
+
 # run_id, label, event (progress, done, failed or interrupted); of progress also step, steps, wga (or None), and,
 # if it is not the first report, perhaps the step that the first told of and the seconds elapsed since
 Message = dict[str, Any]
@@ -31,7 +33,6 @@ class FleetView:
     labels: Mapping[str, str]
     steps: int = 0
     started: float | None = None
-    latest: str = ""
     first: dict[str, int] = field(default_factory=dict)
     step: dict[str, int] = field(default_factory=dict)
     wga: dict[str, float] = field(default_factory=dict)
@@ -46,18 +47,15 @@ class FleetView:
             self.started = now - message.get("elapsed", 0.0) if self.started is None else self.started
             self.first.setdefault(run_id, message["first"] if "first" in message else message["step"])
             self.step[run_id] = message["step"]
-            self.latest = run_id
             self.steps = max(self.steps, message["steps"])
         if message.get("wga") is not None:
             self.wga[run_id] = message["wga"]
 
     @property
     def label(self) -> str:
-        """The run that reported last, and how many more there are."""
-        open_runs = [run_id for run_id in self.labels if run_id not in self.ended] or list(self.labels)
-        latest = self.latest if self.latest in open_runs else open_runs[0]
-        more = len(open_runs) - 1
-        return self.labels[latest] + (f" and {more} more" if more else "")
+        """Its runs that have not ended."""
+        going_on = [run_id for run_id in self.labels if run_id not in self.ended]
+        return label_together([self.labels[run_id] for run_id in going_on or self.labels])
 
     @property
     def position(self) -> int:
@@ -209,11 +207,12 @@ class Screen(Reporter):
     def view(self) -> Group:
         """What the terminal shows now."""
         table = Table.grid(padding=(0, 2))
+        width = 24 if self._console.width >= 100 else 8
         with self._lock:
             now = self._clock()
             for view in self._fleets.values():
-                bar = ProgressBar(total=max(view.total, 1), completed=view.position, width=24)
-                table.add_row(Text(view.label), bar, *figures(view, now))
+                bar = ProgressBar(total=max(view.total, 1), completed=view.position, width=width)
+                table.add_row(Text(view.label, no_wrap=True, overflow="ellipsis"), bar, *figures(view, now))
             return Group(table, Text(self.summary()))
 
 

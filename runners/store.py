@@ -85,7 +85,7 @@ class Store:
     def check_config(self, run_id: str, config: Mapping[str, Any]) -> None:
         """Raise a ValueError if another configuration is stored under this id."""
         for suffix in ("", "running", "failed"):
-            folder = self._folder(run_id, suffix)
+            folder = self.folder(run_id, suffix)
             try:
                 text = (folder / CONFIG).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
@@ -154,16 +154,16 @@ class Store:
 
     def summary(self, run_id: str) -> dict[str, Any]:
         """The summary of a finished run."""
-        return json.loads((self._folder(run_id) / SUMMARY).read_text(encoding="utf-8"))
+        return json.loads((self.folder(run_id) / SUMMARY).read_text(encoding="utf-8"))
 
     def config(self, run_id: str) -> dict[str, Any]:
         """The configuration of a finished run."""
-        return yaml.load((self._folder(run_id) / CONFIG).read_bytes(), Loader=_LOADER)
+        return yaml.load((self.folder(run_id) / CONFIG).read_bytes(), Loader=_LOADER)
 
     def error(self, run_id: str) -> str:
         """Why a run failed, in a line: the first of its error.txt."""
         try:
-            with open(self._folder(run_id, "failed") / ERROR, encoding="utf-8") as file:
+            with open(self.folder(run_id, "failed") / ERROR, encoding="utf-8") as file:
                 return file.readline().strip() or "no trace was left"
         except FileNotFoundError:
             return "no trace was left"
@@ -171,7 +171,7 @@ class Store:
     def failed_at(self, run_id: str) -> float | None:
         """When a run failed, by the clock of the file system; None if it is none that did."""
         try:
-            return self._folder(run_id, "failed").stat().st_mtime
+            return self.folder(run_id, "failed").stat().st_mtime
         except FileNotFoundError:
             return None
 
@@ -183,7 +183,7 @@ class Store:
             ResultsError: nothing can be written.
         """
         self.check_config(run_id, config)
-        if self._folder(run_id).is_dir():
+        if self.folder(run_id).is_dir():
             return None
         with writing(self.root):
             self._runs.mkdir(parents=True, exist_ok=True)
@@ -193,7 +193,7 @@ class Store:
                 return None
             try:
                 # Another process may have finished it while we took the lease.
-                done = self._folder(run_id).is_dir()
+                done = self.folder(run_id).is_dir()
                 folder = None if done else self._open(run_id, config, lease)
             except LeaseLost:
                 return None
@@ -206,7 +206,7 @@ class Store:
 
     def _open(self, run_id: str, config: Mapping[str, Any], lease: Lease) -> RunFolder | None:
         """The run's folder as the last attempt left it, cleaned; None if it only lacked its last rename."""
-        running, failed = self._folder(run_id, "running"), self._folder(run_id, "failed")
+        running, failed = self.folder(run_id, "running"), self.folder(run_id, "failed")
         if failed.is_dir():
             failed.rename(running)
         running.mkdir(exist_ok=True)
@@ -221,7 +221,8 @@ class Store:
         write(running / CONFIG, self.config_text(config), before_rename=lease.check)
         return folder
 
-    def _folder(self, run_id: str, suffix: str = "") -> Path:
+    def folder(self, run_id: str, suffix: str = "") -> Path:
+        """Where a finished run lies; or, by their suffix, one that is running or has failed."""
         return self._runs / (f"{run_id}.{suffix}" if suffix else run_id)
 
     def _read_format(self) -> bool:

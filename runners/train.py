@@ -6,8 +6,10 @@ its processes train one run together (runners/distributed.py).
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -18,10 +20,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 import conf
 from runners import sweeper
-from runners.config import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve
+from runners.config import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve, run_id
 from runners.errors import ConfigError, RunsFailed, guarded
+from runners.labels import label_of
 from runners.local_launcher import train
 from runners.process import prepare
+from runners.store import Store
 
 # What the one run of a process raised: Hydra would print it in its own way before passing it on.
 _raised: list[Exception] = []
@@ -35,6 +39,8 @@ def _app(cfg: DictConfig) -> None:
         return
     try:
         _train(cfg)
+        if os.environ.get("RANK", "0") == "0":  # torchrun's other processes would say it again
+            print(result_of(resolve(cfg)))
     except Exception as error:
         _raised.append(error)
 
@@ -52,6 +58,19 @@ def _train(cfg: DictConfig) -> None:
         exit_code = distributed.train(config)
     if exit_code:
         raise RunsFailed(exit_code)
+
+
+def result_of(config: Mapping[str, Any]) -> str:
+    """What came of a finished run, on which data, and where the rest of it lies."""
+    store, this = Store(Path(config["results"]["root"])), run_id(config)
+    summary = store.summary(this)
+    plan, test, data = summary["plan"], summary.get("test"), summary["provenance"]
+    told = [label_of(config)]
+    if test is not None:
+        worst, mean = ("unknown" if test[key] is None else f"{100 * test[key]:.1f} %" for key in ("wga", "avg"))
+        told.append(f"test WGA {worst}, AVG {mean}" + ("" if data == "real" else f" ({data.upper()} DATA)"))
+    told.append(f"ε = {plan['epsilon']:.4g} at δ = {plan['delta']:.3g}")
+    return f"{'; '.join(told)}\n{store.folder(this)}"
 
 
 def _processes() -> int:

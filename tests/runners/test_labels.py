@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from runners.config import compose, resolve
 from runners.experiments import plan
-from runners.labels import label_of, labels_of
+from runners.labels import label_of, label_together, labels_of
 
 
 def configured(*overrides: str) -> dict[str, Any]:
@@ -51,3 +53,16 @@ def test_no_two_runs_of_a_target_are_called_the_same() -> None:
     """The grid of 72 runs, of which many share all but their rates."""
     configs = [run.config for run in plan(["experiment=asc/grid", "scale=smoke"]).runs]
     assert len(set(labels_of(configs))) == len(configs) == 72
+
+
+@pytest.mark.parametrize(
+    ("labels", "together"),
+    [
+        (["asc on a, lr=1, seed 0"], "asc on a, lr=1, seed 0"),
+        (["asc on a, ε=1, lr=1, seed 0", "asc on a, ε=1, lr=1, seed 1"], "asc on a, ε=1, lr=1, 2 runs"),
+        (["asc on a, ε=1, lr=1, seed 0", "dpsgd on a, ε=1, seed 0"], "asc on a + dpsgd on a, ε=1, seed 0, 2 runs"),
+        (["x on a, seed 0", "y on a, seed 1", "z on a, seed 2"], "x on a + 2 others, 3 runs"),
+    ],
+)
+def test_a_fleet_is_called_by_what_its_runs_share(labels: list[str], together: str) -> None:
+    assert label_together(labels) == together

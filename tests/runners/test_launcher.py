@@ -276,5 +276,7 @@ def test_bad_sweeps_are_refused_before_anything_is_written(tmp_path: Path) -> No
     assert store.state(planned(3).run_id) == "missing"
 
 
-def test_an_outcome_without_trouble_says_nothing() -> None:
-    assert closing_lines(Outcome(done=["a"], skipped=["b"]), total=2) == []
+def test_an_outcome_without_trouble_is_a_line_and_of_a_single_run_its_result_says_more() -> None:
+    assert closing_lines(Outcome(done=["a"], skipped=["b"]), total=2) == ["all 2 runs are done, 1 of them before"]
+    assert closing_lines(Outcome(done=["a", "b"]), total=2) == ["all 2 runs are done"]
+    assert closing_lines(Outcome(done=["a"]), total=1) == []

@@ -58,8 +58,8 @@ def test_lines_come_every_ten_seconds_and_for_every_run_that_ends() -> None:
     shown.message(0, ended("b", "interrupted"))
     before = "3/8 runs done, 3 of them before"
     assert stream.getvalue().splitlines() == [
-        f"{before}, 13:50 left; run a and 1 more 850/2000 5 steps/s 3:50 left WGA 0.250",
-        f"{before}, 9:00 left; run a and 1 more 950/2000 7.5 steps/s 2:20 left WGA 0.312",
+        f"{before}, 13:50 left; run a + run b, 2 runs 850/2000 5 steps/s 3:50 left WGA 0.250",
+        f"{before}, 9:00 left; run a + run b, 2 runs 950/2000 7.5 steps/s 2:20 left WGA 0.312",
         "done: run a, WGA 0.500 (4/8 runs done, 3 of them before, 5:50 left)",
     ]
 
@@ -77,11 +77,23 @@ def test_a_screen_has_a_line_per_fleet_and_one_for_the_sweep() -> None:
     finally:
         shown.stop()
     first, second, summary = [" ".join(line.split()) for line in captured.get().splitlines()]
-    assert first.startswith("run b and 1 more")
+    assert first.startswith("run a + run b, 2 runs")
     assert first.endswith("1000/2000 10 steps/s 1:40 left WGA 0.375")
     assert second.startswith("run [c]")
     assert second.endswith("starting")
     assert summary == "3/8 runs done, 3 of them before, 6:40 left"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_fleet_has_one_line_however_long_its_name(width: int) -> None:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    shown = Screen(console, Clock())
+    shown.fleet_started(0, {"a": "asc on unbalanced_mnist, ε=1, group_lr=0.15, weights=continuous, lr=0.01, seed 0"})
+    shown.message(0, progress("a", 11_000, steps=11_580, wga=0.25))
+    with console.capture() as captured:
+        console.print(shown.view())
+    first, _summary = captured.get().splitlines()
+    assert first.startswith("asc on unb") and first.rstrip().endswith("WGA 0.250")
 
 
 @pytest.fixture

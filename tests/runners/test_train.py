@@ -11,9 +11,10 @@ import yaml
 from omegaconf import OmegaConf
 
 from runners import distributed, train
-from runners.config import compose, resolve
+from runners.config import compose, resolve, run_id
 from runners.errors import ConfigError, RunsFailed
 from runners.launcher import Outcome
+from runners.store import Store
 from tests.tree import ROOT
 
 SMALL = ["dataset=digits", "algorithm=dpsgd", "scale=smoke", "tracking=off"]
@@ -40,12 +41,19 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, A
         return Outcome()
 
     monkeypatch.setattr(train, "train", note)
+    monkeypatch.setattr(train, "result_of", lambda config: f"of seed {config['seed']}")
     return configs
 
 
-def test_one_run_is_trained(trained: list[dict[str, Any]]) -> None:
+def test_one_run_is_trained_and_its_result_printed(
+    trained: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert train.main([*SMALL, "seed=3"]) == 0
     assert trained == [resolve(compose([*SMALL, "seed=3"]))]
+    assert capsys.readouterr().out == "of seed 3\n"
+    monkeypatch.setenv("RANK", "1")
+    train.main([*SMALL, "seed=3"])
+    assert capsys.readouterr().out == "", "of torchrun's processes the first speaks"
 
 
 @pytest.mark.parametrize("flags", [["--cfg", "job"], ["-c", "job"], ["--cfg=job"]])
@@ -164,11 +172,42 @@ def test_as_a_module_it_trains_from_any_folder(tmp_path: Path) -> None:
         return subprocess.run([*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     first = run()
-    assert (first.returncode, first.stdout) == (0, ""), first.stderr
     (folder,) = (tmp_path / "results" / "runs").iterdir()
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.splitlines()[1:] == [f"results/runs/{folder.name}"]
     stored = yaml.safe_load((folder / "config.yaml").read_text())
     assert stored == resolve(compose(SMALL))
     assert {path.name for path in tmp_path.iterdir()} == {"results"}
     wrong = run("device=gpu")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr == "rawls: error: device=gpu must be auto, cpu, cuda or cuda:N\n"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "stamp"),
+    [("digits", ""), ("unbalanced_mnist", " (SIMULATED DATA)")],
+)
+def test_a_run_ends_with_what_came_of_it_and_where_it_lies(
+    dataset: str, stamp: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Also when it was done before; what is simulated says so."""
+    roots = [f"results.root={tmp_path / 'r'}", f"data.root={tmp_path / 'none'}"]
+    given = [*SMALL, f"dataset={dataset}", "schedule.max_steps=2", *roots]
+    config = resolve(compose(given))
+    summary_of = Store(tmp_path / "r").summary
+    for _ in range(2):
+        assert train.main(given) == 0
+        summary = summary_of(run_id(config))
+        worst, mean = (f"{100 * summary['test'][key]:.1f} %" for key in ("wga", "avg"))
+        delta = f"{summary['plan']['delta']:.3g}"
+        assert capsys.readouterr().out.splitlines() == [
+            f"dpsgd on {dataset}, ε=1, seed 0; test WGA {worst}, AVG {mean}{stamp}; ε = 1 at δ = {delta}",
+            str(tmp_path / "r" / "runs" / run_id(config)),
+        ]
+
+
+def test_what_was_only_planned_has_its_budget_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    given = ["dataset=unbalanced_mnist", "algorithm=dpsgd", "tracking=off", "schedule.plan_only=true"]
+    assert train.main([*given, f"results.root={tmp_path}"]) == 0
+    first, _folder = capsys.readouterr().out.splitlines()
+    assert first.startswith("dpsgd on unbalanced_mnist, ε=1, seed 0; ε = 1 at δ = ")
