@@ -29,7 +29,7 @@ from models.engine import Engine
 from runners import environment
 from runners.launcher import Report
 from runners.metrics import group_metrics
-from runners.setup import Config, Prepared, build_engine, device_of, gather, prepare, training_rows
+from runners.setup import Config, Prepared, build_engine, device_of, gather, on_device, prepare, training_rows
 from runners.spec import name_of
 from runners.store import RunFolder
 from runners.tracking import Tracker, tracker
@@ -127,8 +127,8 @@ class _Fleet:
         assert first.data is not None
         self.runs = list(runs)
         self.report, self.team = report, team
-        self.data = first.data
         self.device = device_of(runs[0].config)
+        self.data = on_device(first.data, self.device)
         engine = build_engine(runs[0].config, self.data)
         self.engine: Engine = engine if team is None else team.engine(engine)
         gather_all: Gather = partial(gather, self.data, device=self.device)

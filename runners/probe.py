@@ -147,7 +147,10 @@ class _Bench:
         self._split = self.data.splits(config["seed"])
         if self.device.type == "cuda":
             torch.zeros(1, device=self.device)  # from here on the process has what it needs on the GPU to be there
-            self.room, self.base = float(torch.cuda.mem_get_info(self.device)[0]), 0.0
+            self.room = float(torch.cuda.mem_get_info(self.device)[0])
+            before = torch.cuda.memory_allocated(self.device)
+            self.data = setup.on_device(self.data, self.device)
+            self.base = float(torch.cuda.memory_allocated(self.device) - before)
         else:
             # A worker loads the same data, and keeps what that took at most.
             _peaks.append(memory.resident("VmHWM") or 0)

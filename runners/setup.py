@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from accounting.sampling import Population
 from algorithms.base import Method, Task
 from algorithms.optimizer import Sgd
 from algorithms.private_step import Gather, TrainingRows
-from datasets.base import Data, Dataset, Split, rows_at_once
+from datasets.base import Data, Dataset, InMemory, Split, rows_at_once
 from models.choose import fused_engine
 from models.engine import Engine, check_samples_apart
 from models.opacus_engine import PHYSICAL_BATCH, OpacusEngine
@@ -30,6 +30,7 @@ from runners.spec import build
 
 Config = Mapping[str, Any]
 
+DATA_SHARE = 0.25  # of a GPU's free memory, up to which inputs are kept there
 # What an experiment that can be repeated costs.
 SEEDED = (
     "the noise is seeded by the configuration, so epsilon holds only against those who do not know it: "
@@ -78,6 +79,20 @@ def prepare(config: Config) -> Prepared:
 def load(config: Config) -> Data:
     """The dataset, loaded once per process."""
     return _load(_key(config["dataset"]), str(config["data"]["root"]))
+
+
+@lru_cache(maxsize=1)
+def on_device(data: Data, device: torch.device) -> Data:
+    """The same data, with inputs that lie on the GPU if it has the room: what is loaded once per process stays there.
+
+    From the CPU, every step would wait for its row numbers to come from the GPU, and for its batch to go there.
+    """
+    if device.type == "cpu" or not isinstance(data.inputs, InMemory):
+        return data
+    room, _ = torch.cuda.mem_get_info(device)
+    if data.inputs.tensor.nbytes > DATA_SHARE * room:
+        return data
+    return replace(data, inputs=InMemory(data.inputs.tensor.to(device)))
 
 
 def num_valid(config: Config) -> int:
@@ -154,7 +169,7 @@ def training_rows(data: Data, split: Split, device: torch.device, gather: Gather
 
 def gather(data: Data, rows: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Inputs by row number: on the device when the data lie there, else gathered on the CPU and sent."""
-    home = getattr(getattr(data.inputs, "tensor", None), "device", torch.device("cpu"))
+    home = data.inputs.tensor.device if isinstance(data.inputs, InMemory) else torch.device("cpu")
     return data.inputs.gather(rows.to(home)).to(device, non_blocking=True)
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import URLError
 
 import pytest
 import torch
 
+from datasets.base import InMemory
 from runners import setup
 from runners.config import compose, resolve
-from runners.setup import build_engine, device_of, load, make_cuda_reproducible, prepare
+from runners.setup import build_engine, device_of, gather, load, make_cuda_reproducible, on_device, prepare
 from tests.models.test_resnet50 import save_weights
 
 CASES = {
@@ -194,3 +197,29 @@ def test_a_run_on_rows_that_were_cut_says_subset_under_the_configuration_it_had(
 def test_without_files_the_run_says_that_its_data_are_simulated(tmp_path: Path) -> None:
     config = resolve(compose(["dataset=unbalanced_mnist", f"data.root={tmp_path}"]))
     assert config["dataset"]["provenance"] == "simulated"
+
+
+@pytest.mark.parametrize(("free", "device"), [(4, "meta"), (3, "cpu")])
+def test_inputs_are_kept_where_they_are_computed_with_if_there_is_room(
+    free: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device `meta` stands for a GPU: tensors lie on it as on one, but hold no values."""
+    data = load(resolve(compose(["dataset=digits"])))
+    assert isinstance(data.inputs, InMemory)
+    size = data.inputs.tensor.nbytes
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (free * size, 100 * size))
+    on_device.cache_clear()
+    there = on_device(data, torch.device("meta"))
+    assert isinstance(there.inputs, InMemory) and there.inputs.tensor.device.type == device
+    assert on_device(data, torch.device("meta")) is there, "sent once"
+    assert gather(there, torch.arange(5), torch.device("meta")).device.type == "meta"
+    assert (there.labels is data.labels) and (there.splits is data.splits)
+    assert on_device(data, torch.device("cpu")) is data
+
+
+def test_inputs_that_are_decoded_stay_on_the_cpu() -> None:
+    data = load(resolve(compose(["dataset=digits"])))
+    files = SimpleNamespace(shape=(1,), gather=lambda rows: rows.float().unsqueeze(1))
+    decoded = replace(data, inputs=files)
+    assert on_device(decoded, torch.device("meta")) is decoded
+    assert gather(decoded, torch.arange(3), torch.device("cpu")).tolist() == [[0.0], [1.0], [2.0]]
