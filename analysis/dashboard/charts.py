@@ -94,8 +94,8 @@ def scatter(data: pd.DataFrame, *, names: Sequence[str], x: str, y: str, descrip
     Args:
         data: name, x, x_low, x_high, y, y_low, y_high, front, epsilon, n.
     """
-    across = {"field": "x", "type": "quantitative", "title": x, "scale": {"zero": False, "padding": 20}}
-    up = {"field": "y", "type": "quantitative", "title": y, "scale": {"zero": False, "padding": 20}}
+    plain = {"type": "quantitative", "scale": {"zero": False, "padding": 20}, "axis": {"format": "~r"}}
+    across, up = {"field": "x", "title": x, **plain}, {"field": "y", "title": y, **plain}
     tip = [
         {"field": "name", "type": "nominal", "title": "Configuration"},
         {"field": "epsilon", "type": "quantitative", "title": "target ε"},
