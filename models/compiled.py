@@ -11,6 +11,7 @@ import logging
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -63,7 +64,7 @@ def _load(source: Path, compiler: Sequence[str]) -> tuple[ctypes.CDLL, str]:
         if (cache / name).exists():
             return ctypes.CDLL(str(cache / name)), key
         folder = tempfile.TemporaryDirectory(dir=cache)
-    except (OSError, RuntimeError):  # no home, or one that cannot be written: made for this process alone
+    except (OSError, RuntimeError):  # no home, or one that cannot be used: made for this process alone
         cache, folder = None, tempfile.TemporaryDirectory()
     with folder:
         made = Path(folder.name) / name
@@ -74,10 +75,13 @@ def _load(source: Path, compiler: Sequence[str]) -> tuple[ctypes.CDLL, str]:
 
 
 def _cache() -> Path:
-    """A folder that only this user writes to."""
+    """A folder that only this user writes to: who puts a library there runs as us."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = home / "rawls" / "kernels"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(f"{folder} is not this user's alone")
     return folder
 
 

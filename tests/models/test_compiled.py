@@ -37,6 +37,15 @@ def files(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "cache" / "rawls" / "kernels").iterdir())
 
 
+def answer_elsewhere(source: Path) -> int:
+    """What the library of another process says."""
+    asked = (
+        "import sys, pathlib; from models import compiled; print(compiled.library(pathlib.Path(sys.argv[1])).answer())"
+    )
+    command = [sys.executable, "-c", asked, str(source)]
+    return int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+
+
 @needs_compiler
 def test_a_source_is_compiled_once_for_all_processes(source: Path, tmp_path: Path) -> None:
     library = compiled.library(source)
@@ -61,16 +70,8 @@ def test_a_changed_source_is_compiled_again(source: Path, tmp_path: Path) -> Non
 
 @needs_compiler
 def test_processes_that_begin_together_all_get_it(source: Path, tmp_path: Path) -> None:
-    program = (
-        "import sys, pathlib; from models import compiled; print(compiled.library(pathlib.Path(sys.argv[1])).answer())"
-    )
-
-    def begin(_number: int) -> str:
-        command = [sys.executable, "-c", program, str(source)]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(begin, range(4))) == ["42"] * 4
+        assert list(pool.map(answer_elsewhere, [source] * 4)) == [42] * 4
     assert len(files(tmp_path)) == 1
 
 
@@ -132,3 +133,16 @@ def test_nobody_else_may_put_a_library_into_the_cache(source: Path, tmp_path: Pa
         os.umask(before)
     folder = tmp_path / "cache" / "rawls" / "kernels"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@needs_compiler
+def test_what_others_could_have_put_there_is_not_loaded(source: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.c"
+    other.write_text("int answer(void) { return 666; }\n")
+    for each in (source, other):
+        assert compiled.library(each) is not None
+    ours, theirs = files(tmp_path)
+    theirs.replace(ours)
+    assert answer_elsewhere(source) == 666
+    ours.parent.chmod(0o770)
+    assert answer_elsewhere(source) == 42
