@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models import fused
+from models import conv2d, fused
 from models.engine import ALIGNMENT_BYTES
 from models.fused import FusedEngine
 from tests.models.conftest import Case, fixed_weights, oracle
@@ -250,3 +250,14 @@ def shared() -> nn.Module:
 def test_models_it_cannot_take_are_refused_by_name(build: Callable[[], nn.Module], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         FusedEngine(build, device=CPU)
+
+
+@pytest.mark.parametrize(("build", "asked"), [(lambda: nn.Conv2d(1, 4, 3), 1), (lambda: nn.Linear(3, 2), 0)])
+def test_the_kernel_is_checked_before_the_first_tensor_of_a_step(
+    build: Callable[[], nn.Module], asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a chunk, the memory that the check takes would split that of the chunk."""
+    calls: list[None] = []
+    monkeypatch.setattr(conv2d, "kernel", lambda: calls.append(None))
+    FusedEngine(lambda: nn.Sequential(build(), nn.Flatten()), device=CPU)
+    assert len(calls) == asked
