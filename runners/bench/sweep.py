@@ -4,7 +4,8 @@ Ours are fleets: ten runs over as many single-threaded processes as there are co
 another in one process, or in as many processes side by side; so does plain SGD, the floor. Every process is fresh and
 has the allocator fixed. All methods get the same batch for nothing; one more row is our whole step, in which rows are
 drawn and gathered too. Ledger and noise are part of both. Arrangements take turns over several rounds; time is the
-clock's, for processes side by side get in each other's way: let the machine rest meanwhile.
+clock's, for processes side by side get in each other's way: let the machine rest meanwhile. Whether it did, the spread
+over the rounds tells; neighbours on the host cost ours more than Opacus, by the cache that they share with it.
 """
 
 from __future__ import annotations
@@ -100,11 +101,12 @@ COLUMNS = {
     "workload": "workload",
     "arrangement": "arrangement",
     "ms_per_step": "ms per step of a run",
+    "spread": "slowest round over fastest",
     "over_one_opacus": "times faster than Opacus, one after another",
     "over_opacus_processes": "times faster than Opacus in processes",
     "over_plain": "time over plain SGD at its best",
 }
-DIGITS = {"ms_per_step": 4, "over_one_opacus": 2, "over_opacus_processes": 2, "over_plain": 2}
+DIGITS = {"ms_per_step": 4, "spread": 2, "over_one_opacus": 2, "over_opacus_processes": 2, "over_plain": 2}
 
 
 def measured(options: Namespace) -> Table:
@@ -145,7 +147,8 @@ def summarise(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Row
         rounds = [dict(zip(of_workload, times, strict=True)) for times in zip(*of_workload.values(), strict=True)]
         for key in of_workload:
             row: Row = {"workload": WORKLOADS[name].title, "arrangement": tried[key].title}
-            row["ms_per_step"] = median(times[key] for times in rounds)
+            row["ms_per_step"] = median(of_workload[key])
+            row["spread"] = max(of_workload[key]) / min(of_workload[key])
             for column, others in (("over_one_opacus", OPACUS), ("over_opacus_processes", OPACUS_SIDE_BY_SIDE)):
                 row[column] = median(min(times[other] for other in others) / times[key] for times in rounds)
             row["over_plain"] = median(times[key] / min(times[other] for other in PLAIN) for times in rounds)

@@ -26,6 +26,7 @@ def test_ratios_are_taken_within_a_round(monkeypatch: pytest.MonkeyPatch) -> Non
     (ours,) = (row for row in rows if row["arrangement"] == sweep.arrangements(2)["same batch"].title)
     ratios: list[Any] = [ours[key] for key in ("over_one_opacus", "over_opacus_processes", "over_plain")]
     assert ratios == [6.0, 4.0, 0.5]
+    assert (ours["ms_per_step"], ours["spread"]) == (1.0, 2.0)
     verdict = sweep.verdict("mlp", rows)
     assert verdict.count("met") == 3 and "MISSED" not in verdict
     ours["over_plain"] = 1.31
