@@ -5,6 +5,7 @@ import pytest
 from runners.bench import methods, step, sweep
 
 
+@pytest.mark.filterwarnings("ignore:optax.global_norm:DeprecationWarning")  # jax-privacy's affair
 @pytest.mark.parametrize("method", ["rawls", "same batch", *methods.METHODS])
 @pytest.mark.parametrize("workload", ["logistic", "mnist_cnn_pooled"])
 def test_every_method_steps(method: str, workload: str, monkeypatch: pytest.MonkeyPatch) -> None:
