@@ -4,8 +4,8 @@ Ours are fleets: ten runs over as many single-threaded processes as there are co
 another in one process, or in as many processes side by side; so does plain SGD, the floor. Every process is fresh and
 has the allocator fixed. All methods get the same batch for nothing; one more row is our whole step, in which rows are
 drawn and gathered too. Ledger and noise are part of both. Arrangements take turns over several rounds; time is the
-clock's, for processes side by side get in each other's way: let the machine rest meanwhile. Whether it did, the spread
-over the rounds tells; neighbours on the host cost ours more than Opacus, by the cache that they share with it.
+clock's, for processes side by side get in each other's way: let the machine rest meanwhile. The spread over the rounds
+tells whether it did, but not of what changes more slowly than a round: measure again before a narrow ratio is believed.
 """
 
 from __future__ import annotations
