@@ -94,32 +94,16 @@ def calibrate(
     )
 
 
-def per_step_budget(
-    sampling: Sampling,
-    *,
-    steps: int,
-    other_events: Callable[[float], Sequence[Event]] = lambda _: (),
-    target_epsilon: float,
-    delta: float,
-    neighbouring: Neighbouring | str,
-    search: Search = "tight",
-) -> StepBudget:
-    """The RDP budget of one of `steps` steps, such as ASC keeps for every group as its batches change.
+def per_step_budget(sampling: Sampling, calibration: Calibration) -> StepBudget:
+    """The RDP budget of one step, such as ASC keeps for every group as its batches change.
 
     Args:
-        sampling: of the step it is calibrated on: ASC's M of n without replacement.
-        other_events: what else the run releases (ASC: group losses), by the noise multiplier of that step.
+        sampling: of the step that was calibrated on: ASC's M of n without replacement.
+        calibration: of the whole run, with whatever else it releases (ASC: group losses).
     """
-    calibration = calibrate(
-        lambda kappa: [GaussianEvent(sampling, kappa, steps), *other_events(kappa)],
-        target_epsilon=target_epsilon,
-        delta=delta,
-        neighbouring=neighbouring,
-        search=search,
-    )
-    order = calibration.guarantee.order
+    order, neighbouring = calibration.guarantee.order, calibration.guarantee.neighbouring
     if order is None:
-        raise ValueError(f"{steps} steps under {sampling} release nothing, so they have no budget")
+        raise ValueError(f"steps under {sampling} release nothing, so they have no budget")
     step = GaussianEvent(sampling, calibration.noise_multiplier)
     rdp_per_step = divergence(step, order=order, neighbouring=neighbouring)
     return StepBudget(order=order, rdp_per_step=rdp_per_step, calibration=calibration)

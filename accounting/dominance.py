@@ -9,6 +9,8 @@ For replace-one; the pair of a Poisson-sampled Gaussian is that of dp-accounting
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
@@ -32,13 +34,9 @@ def dominated_multipliers(rates: Floats, *, reference_rate: float, reference_mul
     higher = np.flatnonzero(rates > reference_rate)
     if len(higher) == 0:
         return kappas
-    levels = _levels(reference_rate, reference_multiplier)
-    limit = profile(levels[1:], reference_rate, reference_multiplier)
-    wanted = rates[higher, None]
 
     def fits(multipliers: Floats) -> NDArray[np.bool_]:
-        below: NDArray[np.bool_] = profile(levels[:-1], wanted, multipliers[:, None]) <= limit
-        return np.all(below, axis=1)
+        return _below(rates[higher], multipliers, reference_rate, reference_multiplier)
 
     low = np.full(len(higher), reference_multiplier)
     high = 1.05 * reference_multiplier * rates[higher] / reference_rate
@@ -53,6 +51,24 @@ def dominated_multipliers(rates: Floats, *, reference_rate: float, reference_mul
     return kappas
 
 
+def are_dominated(
+    rates: Floats, multipliers: Floats, *, reference_rate: float, reference_multiplier: float
+) -> NDArray[np.bool_]:
+    """Whether each step (rate, multiplier) is no more revealing than the reference; a rate of zero reveals nothing."""
+    safe = (rates == 0) | ((rates <= reference_rate) & (multipliers >= reference_multiplier))
+    left = np.flatnonzero(~safe)
+    if len(left):
+        safe[left] = _below(rates[left], multipliers[left], reference_rate, reference_multiplier)
+    return safe
+
+
+def _below(rates: Floats, multipliers: Floats, reference_rate: float, reference_multiplier: float) -> NDArray[np.bool_]:
+    """Whether each step's profile lies below the reference's at every level."""
+    levels, limit = _levels(reference_rate, reference_multiplier)
+    below: NDArray[np.bool_] = profile(levels[:-1], rates[:, None], multipliers[:, None]) <= limit
+    return np.all(below, axis=1)
+
+
 def profile(epsilons: Floats, rate: Floats | float, noise_multiplier: Floats | float) -> Floats:
     """delta(eps), eps >= 0, of (1-q) N(0, k^2) + q N(1, k^2) against (1-q) N(0, k^2) + q N(-1, k^2)."""
     q, kappa, ratio = np.asarray(rate), np.asarray(noise_multiplier), np.exp(epsilons)
@@ -65,11 +81,14 @@ def profile(epsilons: Floats, rate: Floats | float, noise_multiplier: Floats | f
     return np.maximum(absent + q * ndtr(1 / kappa - start) - ratio * q * ndtr(-1 / kappa - start), 0.0)
 
 
-def _levels(rate: float, noise_multiplier: float) -> Floats:
-    """Epsilons from 0 to where the reference's profile is negligible, evenly spaced in its logarithm."""
+@lru_cache(maxsize=64)
+def _levels(rate: float, noise_multiplier: float) -> tuple[Floats, Floats]:
+    """Epsilons from 0 to where the reference's profile is negligible, evenly spaced in its logarithm; and the profile
+    at each but the first."""
     top = 1e-3
     while profile(np.array([top]), rate, noise_multiplier)[0] > NEGLIGIBLE:
         top *= 1.2
     grid = np.concatenate([[0.0], np.geomspace(top * 1e-6, top, 4000)])
     fall = -np.log(np.maximum(profile(grid, rate, noise_multiplier), NEGLIGIBLE / 2))
-    return np.interp(np.arange(fall[0], fall[-1], _STEP), fall, grid)
+    levels = np.interp(np.arange(fall[0], fall[-1], _STEP), fall, grid)
+    return levels, profile(levels[1:], rate, noise_multiplier)

@@ -1,17 +1,19 @@
 """The ledger: the only place where private data becomes public, and the list from which epsilon is computed.
 
 `publish` adds the noise and records the release in one act, so noise that is not recorded can't be added and a release
-that is not noised can't be returned. Equal consecutive releases share one line.
+that is not noised can't be returned. Equal consecutive releases share one line. What a line cost follows from its law,
+bounds and noise; the lines are stored, the events are computed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from accounting.events import Event, event_from_dict
-from accounting.release import Release
+from accounting.release import Answer, Release, Rescaled
 from accounting.streams import FleetNoise, Streams
 
 if TYPE_CHECKING:
@@ -20,80 +22,140 @@ if TYPE_CHECKING:
 
 @dataclass
 class Line:
-    """`count` equal releases from `first_step` on; `events` holds, per group, what one of them is to a member."""
+    """`count` equal releases between two steps; `events` holds, per cell, what one of them is to a member."""
 
     release: Mapping[str, Any]
     events: tuple[Event | None, ...]
     first_step: int
+    last_step: int
     count: int
 
     def to_dict(self) -> dict[str, Any]:
-        events = [None if event is None else event.to_dict() for event in self.events]
-        return {**self.release, "first_step": self.first_step, "count": self.count, "events": events}
+        """Runs of cells with equal events are written once."""
+        runs: list[dict[str, Any]] = []
+        for cell, event in enumerate(self.events):
+            if not runs or self.events[cell - 1] != event:
+                runs.append({"event": None if event is None else event.to_dict(), "cells": 0})
+            runs[-1]["cells"] += 1
+        steps = {"first_step": self.first_step, "last_step": self.last_step}
+        return {**self.release, **steps, "count": self.count, "events": runs}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Line:
-        release = {key: record[key] for key in ("name", "law", "bounds", "noise_std")}
-        events = tuple(None if event is None else event_from_dict(event) for event in record["events"])
-        return cls(release, events, record["first_step"], record["count"])
+        ours = ("first_step", "last_step", "count", "events")
+        release = {key: value for key, value in record.items() if key not in ours}
+        events: list[Event | None] = []
+        for run in record["events"]:
+            events += [None if run["event"] is None else event_from_dict(run["event"])] * run["cells"]
+        return cls(release, tuple(events), record["first_step"], record["last_step"], record["count"])
 
 
 class Ledger:
     """Releases of one run, in order."""
 
-    def __init__(self, streams: Streams, num_groups: int, lines: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, streams: Streams, num_cells: int, lines: Sequence[Mapping[str, Any]] = ()) -> None:
         self._streams = streams
-        self._num_groups = num_groups
+        self._num_cells = num_cells
         self._lines = [Line.from_dict(line) for line in lines]
-        self._open: dict[str, tuple[Release, int]] = {}
-        self._last_step = {line.release["name"]: line.first_step + line.count - 1 for line in self._lines}
+        self._open: dict[str, tuple[Release | None, Line]] = {}  # of each name the last release and its line
+        for line in self._lines:
+            self._open[line.release["name"]] = None, line
+        self._looked: tuple[Release, int] | None = None  # what looked at its rows and has not answered yet
 
-    def publish(self, release: Release, total: Tensor, step: int) -> Tensor:
-        """Add the release's noise to the private sum, in place, and record it; what comes back is public."""
+    def look(self, release: Release, sums: Mapping[str, Tensor], step: int) -> dict[str, Tensor]:
+        """Publish what a release asks of its rows before its thresholds are set; it is recorded here."""
         self._record(release, step)
-        self._streams.add_normal(total, release.noise_std, step, purpose=release.name)
+        self._looked = release, step
+        return self._noised(release, release.look, sums, step)
+
+    def publish(self, release: Release | Rescaled, total: Tensor, step: int) -> Tensor:
+        """Add the release's noise to the private sum, in place, and record it; what comes back is public."""
+        self._add_noise(_declared(release), total, self.open(release, step), step, purpose=_declared(release).name)
         return total
+
+    def publish_beside(self, release: Release, sums: Mapping[str, Tensor], step: int) -> dict[str, Tensor]:
+        """The answers beside a release that was published at this step."""
+        if self._step_of(release.name) != step or self._open[release.name][0] is not release:
+            raise ValueError(f"'{release.name}' was not released at step {step}, so nothing can stand beside it")
+        return self._noised(release, release.beside, sums, step)
+
+    def open(self, release: Release | Rescaled, step: int) -> float:
+        """Record the release, and say with how much noise it is to be published."""
+        declared = _declared(release)
+        if declared.look:
+            if self._looked is None or self._looked[0] is not declared or self._looked[1] != step:
+                raise ValueError(f"'{declared.name}' was to look at its rows before it answers at step {step}")
+            self._looked = None
+        elif isinstance(release, Rescaled):
+            raise ValueError(f"'{declared.name}' looked at nothing, so its thresholds can't be rescaled")
+        else:
+            self._record(declared, step)
+        return release.noise_std
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The lines, as stored in ledger.json and in checkpoints."""
         return [line.to_dict() for line in self._lines]
 
+    def counts(self) -> dict[str, int]:
+        """How many releases of each name were made."""
+        counts: dict[str, int] = {}
+        for line in self._lines:
+            counts[line.release["name"]] = counts.get(line.release["name"], 0) + line.count
+        return counts
+
     def count(self, name: str) -> int:
         """How many releases of this name were made."""
-        return sum(line.count for line in self._lines if line.release["name"] == name)
+        return self.counts().get(name, 0)
 
     def events(self) -> tuple[tuple[Event, ...], ...]:
-        """Per group, the events its members were exposed to, equal ones added up."""
-        groups = []
-        for group in range(self._num_groups):
-            counts: dict[Event, int] = {}
-            for line in self._lines:
-                event = line.events[group]
+        """Per cell, the events its members were exposed to, equal ones added up."""
+        cells: list[dict[Event, int]] = [{} for _ in range(self._num_cells)]
+        for line in self._lines:
+            for counts, event in zip(cells, line.events, strict=True):
                 if event is not None:
                     counts[event] = counts.get(event, 0) + line.count
-            groups.append(tuple(replace(event, count=count) for event, count in counts.items()))
-        return tuple(groups)
+        return tuple(tuple(replace(event, count=count) for event, count in counts.items()) for counts in cells)
+
+    def _noised(
+        self, release: Release, answers: Sequence[Answer], sums: Mapping[str, Tensor], step: int
+    ) -> dict[str, Tensor]:
+        if sums.keys() != {answer.name for answer in answers}:
+            raise ValueError(f"answers {sorted(a.name for a in answers)} were declared, not {sorted(sums)}")
+        for answer in answers:
+            purpose = f"{release.name}: {answer.name}"
+            self._add_noise(answer, sums[answer.name], answer.noise_std, step, purpose)
+        return dict(sums)
+
+    def _add_noise(self, answer: Answer, values: Tensor, std: float, step: int, purpose: str) -> None:
+        if answer.noise == "laplace":
+            self._streams.add_laplace(values, std / math.sqrt(2), step, purpose)
+        else:
+            self._streams.add_normal(values, std, step, purpose)
+
+    def _step_of(self, name: str) -> int:
+        return self._open[name][1].last_step if name in self._open else -1
 
     def _record(self, release: Release, step: int) -> None:
         # Noise is addressed by name and step: a second release there would get the first one's noise.
-        if step <= self._last_step.get(release.name, -1):
+        if step <= self._step_of(release.name):
             raise ValueError(
                 f"'{release.name}' was already released at step {step}; give each release a name of its own"
             )
-        self._last_step[release.name] = step
-        same, position = self._open.get(release.name, (None, -1))
+        same, line = self._open.get(release.name, (None, None))
         if same is not release:
             record = release.to_dict()
-            position = self._last(release.name)
-            if position < 0 or self._lines[position].release != record:
-                events = tuple(release.event(group) for group in range(self._num_groups))
-                position = len(self._lines)
-                self._lines.append(Line(record, events, step, 0))
-            self._open[release.name] = (release, position)
-        self._lines[position].count += 1
+            if line is None or line.release != record:
+                events = tuple(release.event(cell) for cell in range(self._num_cells))
+                line = Line(record, events, step, step, 0)
+                self._lines.append(line)
+            self._open[release.name] = release, line
+        assert line is not None
+        line.last_step = step
+        line.count += 1
 
-    def _last(self, name: str) -> int:
-        return max((i for i, line in enumerate(self._lines) if line.release["name"] == name), default=-1)
+
+def _declared(release: Release | Rescaled) -> Release:
+    return release.declared if isinstance(release, Rescaled) else release
 
 
 class FleetLedgers:
@@ -102,17 +164,14 @@ class FleetLedgers:
     def __init__(self, ledgers: Sequence[Ledger]) -> None:
         self._ledgers = ledgers
         self._noise = FleetNoise([ledger._streams for ledger in ledgers])
-        self._releases: list[Release] = []
-        self._stds: tuple[float, ...] = ()
+        self._releases: Sequence[Release | Rescaled] = []
         self._names: tuple[str, ...] = ()
 
-    def publish(self, releases: list[Release], totals: Tensor, step: int) -> Tensor:
+    def publish(self, releases: Sequence[Release | Rescaled], totals: Tensor, step: int) -> Tensor:
         """Add each run's noise to its private sum [run, coordinate], in place, and record it."""
-        for ledger, release in zip(self._ledgers, releases, strict=True):
-            ledger._record(release, step)
+        stds = tuple(ledger.open(release, step) for ledger, release in zip(self._ledgers, releases, strict=True))
         if releases != self._releases:
             self._releases = releases
-            self._stds = tuple(release.noise_std for release in releases)
-            self._names = tuple(release.name for release in releases)
-        self._noise.add(totals, self._stds, step, self._names)
+            self._names = tuple(_declared(release).name for release in releases)
+        self._noise.add(totals, stds, step, self._names)
         return totals

@@ -70,6 +70,13 @@ class Streams:
             generator = self._noise_generator(values, index, purpose)
             values.add_(values.new_empty(values.shape).normal_(generator=generator), alpha=std)
 
+    def add_laplace(self, values: torch.Tensor, scale: float, index: int, purpose: str) -> None:
+        """Add independent Laplace noise of this scale to every entry, in place."""
+        import torch
+
+        drawn = self.generator(f"{purpose}: laplace", index).laplace(scale=scale, size=tuple(values.shape))
+        values.add_(torch.from_numpy(np.asarray(drawn)).to(values))
+
     def normal_block(self, like: torch.Tensor, block: int, purpose: str) -> torch.Tensor:
         """Standard normal draws for the indices of a block, [place, *shape of like]."""
         generator = _torch_generator(like.device, self.seed(purpose, block))

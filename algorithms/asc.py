@@ -16,7 +16,7 @@ Deviations and readings:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,11 +24,11 @@ from accounting.balance import noise_multipliers
 from accounting.calibration import per_step_budget
 from accounting.dominance import NEGLIGIBLE, dominated_multipliers
 from accounting.events import Event, GaussianEvent, Neighbouring, Poisson, RdpEvent, WithoutReplacement
-from accounting.plan import Budget, Plan
+from accounting.plan import Budget, Plan, events_of
 from accounting.release import Release
-from accounting.sampling import GroupPoisson, SamplingLaw, StratifiedWithoutReplacement
+from accounting.sampling import CellPoisson, SamplingLaw, StratifiedWithoutReplacement
 from algorithms.base import PrivateQueries, PublicState, Task
-from algorithms.group_weights import LOSS_RELEASE, GroupReweighting, exponential
+from algorithms.group_weights import GroupReweighting, exponential
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,26 +54,17 @@ class Asc(GroupReweighting):
                 f"ASC keeps a Renyi budget, so privacy.accountant={budget.accountant} needs algorithm.sampling=poisson"
             )
         sampling = WithoutReplacement(task.population.total, task.batch_size)
-        step = per_step_budget(
-            sampling,
-            steps=task.steps,
-            other_events=lambda noise_multiplier: self.loss_events(task, noise_multiplier),
-            target_epsilon=budget.epsilon,
-            delta=budget.delta,
-            neighbouring=budget.neighbouring,
-            search=budget.search,
+        calibration = budget.calibrate(
+            lambda kappa: [GaussianEvent(sampling, kappa, task.steps), *self._loss_events(task, kappa)]
         )
+        step = per_step_budget(sampling, calibration)
         gradient = RdpEvent(order=step.order, epsilon=step.rdp_per_step, count=task.steps)
-        groups = range(len(task.population.sizes))
-        events: tuple[Event, ...] = (gradient, *self.loss_events(task, step.noise_multiplier))
-        return Plan(
-            budget=budget,
-            noise_multiplier=step.noise_multiplier,
-            noise_std=step.noise_multiplier * self.clip_norm,
-            events=(events,) * len(groups),
-            releases={"gradient": task.steps, LOSS_RELEASE: self.num_updates(task)},
+        return self._planned(
+            task,
+            budget,
+            step.noise_multiplier,
+            (gradient, *self._loss_events(task, step.noise_multiplier)),
             order=step.order,
-            covered=tuple(groups),
             constants={"rdp_per_step": step.rdp_per_step},
         )
 
@@ -86,21 +77,30 @@ class Asc(GroupReweighting):
         left_out = task.steps * NEGLIGIBLE  # by the comparison of profiles, once per step
         strict = replace(budget, delta=budget.delta - left_out)
 
-        def events_of(kappa: float) -> tuple[Event, ...]:
-            return (GaussianEvent(reference, kappa, task.steps), *self.loss_events(task, kappa))
+        def events_at(kappa: float) -> tuple[Event, ...]:
+            return (GaussianEvent(reference, kappa, task.steps), *self._loss_events(task, kappa))
 
-        kappa = strict.calibrate(events_of).noise_multiplier
-        groups = range(len(task.population.sizes))
+        kappa = strict.calibrate(events_at).noise_multiplier
+        notes = ("gradient steps are charged as the reference step that dominates them",)
+        return self._planned(task, budget, kappa, events_at(kappa), delta_set_aside=left_out, notes=notes)
+
+    def _planned(self, task: Task, budget: Budget, kappa: float, events: tuple[Event, ...], **more: Any) -> Plan:
+        """Every group may spend the same."""
+        cells = range(len(task.population.sizes))
+        losses, count = self.loss_charge(task, kappa)
         return Plan(
             budget=budget,
+            population=task.population,
             noise_multiplier=kappa,
             noise_std=kappa * self.clip_norm,
-            events=(events_of(kappa),) * len(groups),
-            releases={"gradient": task.steps, LOSS_RELEASE: self.num_updates(task)},
-            covered=tuple(groups),
-            delta_set_aside=left_out,
-            notes=("gradient steps are charged as the reference step that dominates them",),
+            events=(events,) * len(cells),
+            releases={"gradient": task.steps, losses.name: count},
+            covered=tuple(cells),
+            **more,
         )
+
+    def _loss_events(self, task: Task, kappa: float) -> tuple[Event, ...]:
+        return events_of([self.loss_charge(task, kappa)], 0)
 
     def start(self, task: Task, plan: Plan) -> PublicState:
         """Line 2: equal batches, as far as the groups have the rows."""
@@ -115,7 +115,7 @@ class Asc(GroupReweighting):
         if self.sampling == "poisson":
             reference = Poisson(task.batch_size / task.population.total)
             charged_as = GaussianEvent(reference, plan.noise_multiplier)
-            law = GroupPoisson(task.population, tuple((batches / sizes).tolist()))
+            law = CellPoisson(task.population, tuple((batches / sizes).tolist()))
             kappas = dominated_multipliers(
                 batches / sizes, reference_rate=reference.rate, reference_multiplier=plan.noise_multiplier
             )

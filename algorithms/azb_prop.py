@@ -7,13 +7,15 @@ says so, the default takes the largest rate that rounding produces and stays wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from accounting.events import Sampling, WithoutReplacement
+from accounting.events import Event
+from accounting.plan import Budget, events_of
+from accounting.release import Release
+from accounting.sampling import UniformWithoutReplacement
 from algorithms.azb import Azb
 from algorithms.base import Task
 
@@ -33,10 +35,16 @@ class AzbProp(Azb):
         batches = np.rint(task.batch_size * sizes / sizes.sum()).astype(int)
         return tuple(np.clip(batches, 1, sizes).tolist())
 
-    def most_exposed(self, task: Task) -> Sequence[Sampling]:
+    def given_multiplier(self, task: Task, budget: Budget) -> float | None:
         if self.calibrated_rate == "realised":
-            return super().most_exposed(task)
-        return [WithoutReplacement(task.population.total, task.batch_size)]
+            return None
+        mean_rate = UniformWithoutReplacement(task.population, task.batch_size)
+        gradient = Release(name="gradient", law=mean_rate, bounds=(1.0,) * len(task.population.sizes), noise_std=1.0)
+
+        def events(kappa: float) -> tuple[Event, ...]:
+            return events_of([(replace(gradient, noise_std=kappa), task.steps), self.loss_charge(task, kappa)], 0)
+
+        return budget.calibrate(events).noise_multiplier
 
     def notes(self) -> tuple[str, ...]:
         if self.calibrated_rate == "realised":

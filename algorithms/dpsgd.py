@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from accounting.events import GaussianEvent, Neighbouring, Sampling
+from accounting.events import Neighbouring
 from accounting.plan import Budget, Plan
 from accounting.release import Release
-from accounting.sampling import Population, SamplingLaw, UniformPoisson, UniformWithoutReplacement
+from accounting.sampling import SamplingLaw, UniformPoisson, UniformWithoutReplacement
 from algorithms.base import Method, PublicState, Task
 
 
@@ -32,33 +32,15 @@ class DpSgd(Method):
         return Neighbouring.ADD_REMOVE if self.sampling == "poisson" else Neighbouring.REPLACE_ONE
 
     def plan(self, task: Task, budget: Budget) -> Plan:
-        sampling = self._sampling(task.population, task.batch_size)
-        kappa = budget.calibrate(lambda kappa: [GaussianEvent(sampling, kappa, task.steps)]).noise_multiplier
-        groups = range(len(task.population.sizes))
-        return Plan(
-            budget=budget,
-            noise_multiplier=kappa,
-            noise_std=kappa * self.clip_norm,
-            events=((GaussianEvent(sampling, kappa, task.steps),),) * len(groups),
-            releases={"gradient": task.steps},
-            covered=tuple(groups),
-        )
+        return budget.plan(lambda kappa: [(self._gradient(task, kappa * self.clip_norm), task.steps)])
 
     def gradient_release(self, task: Task, plan: Plan, state: PublicState) -> Release:
-        return Release(
-            name="gradient",
-            law=self._law(task.population, task.batch_size),
-            bounds=(self.clip_norm,) * len(task.population.sizes),
-            noise_std=plan.noise_std,
-        )
+        return self._gradient(task, plan.noise_std)
 
-    def _sampling(self, population: Population, batch_size: int) -> Sampling:
-        """What every member is exposed to, whatever its group."""
-        sampling = self._law(population, batch_size).sampling_of(0)
-        assert sampling is not None
-        return sampling
-
-    def _law(self, population: Population, batch_size: int) -> SamplingLaw:
+    def _gradient(self, task: Task, noise_std: float) -> Release:
+        population = task.population
+        law: SamplingLaw = UniformWithoutReplacement(population, task.batch_size)
         if self.sampling == "poisson":
-            return UniformPoisson(population, batch_size / population.total)
-        return UniformWithoutReplacement(population, batch_size)
+            law = UniformPoisson(population, task.batch_size / population.total)
+        bounds = (self.clip_norm,) * len(population.sizes)
+        return Release(name="gradient", law=law, bounds=bounds, noise_std=noise_std)

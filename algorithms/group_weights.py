@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.events import Everyone, GaussianEvent
-from accounting.plan import Plan
+from accounting.plan import Charge, Plan
 from accounting.release import Release
 from accounting.sampling import WholeTrainingSet
 from algorithms.base import Method, PrivateQueries, PublicState, Task
@@ -41,21 +40,19 @@ class GroupReweighting(Method):
     def adapts_after(self, task: Task, step: int) -> bool:
         return step % self.update_every(task) == 0
 
-    def loss_events(self, task: Task, noise_multiplier: float) -> list[GaussianEvent]:
+    def loss_charge(self, task: Task, noise_multiplier: float) -> Charge:
         """The loss releases of the whole run when the gradient's noise multiplier is the given one."""
-        if self.num_updates(task) == 0:
-            return []
-        return [GaussianEvent(Everyone(), self.release_ratio * noise_multiplier, self.num_updates(task))]
-
-    def released_group_losses(self, task: Task, plan: Plan, private: PrivateQueries) -> np.ndarray:
-        """L_g = (1/n_g) (sum over D_g of min(loss, zeta) + N(0, tau^2)); gamma^l = 1."""
-        noise_multiplier = self.release_ratio * plan.noise_multiplier
         release = Release(
             name=LOSS_RELEASE,
             law=WholeTrainingSet(task.population),
             bounds=(self.loss_clip,) * len(task.population.sizes),
-            noise_std=noise_multiplier * self.loss_clip,
+            noise_std=self.release_ratio * noise_multiplier * self.loss_clip,
         )
+        return release, self.num_updates(task)
+
+    def released_group_losses(self, task: Task, plan: Plan, private: PrivateQueries) -> np.ndarray:
+        """L_g = (1/n_g) (sum over D_g of min(loss, zeta) + N(0, tau^2)); gamma^l = 1."""
+        release, _ = self.loss_charge(task, plan.noise_multiplier)
         return private.group_losses(release) / np.asarray(task.population.sizes)
 
     def group_weights(self, task: Task, state: PublicState) -> np.ndarray:

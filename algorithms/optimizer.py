@@ -38,14 +38,14 @@ class FleetSgd:
 
         self._lr, self._momentum, self._weight_decay = column("lr"), column("momentum"), column("weight_decay")
         self._decays = any(run.weight_decay for run in settings)
-        self.velocity = (
-            aligned_rows(len(params), params.shape[1], like=params) if any(run.momentum for run in settings) else None
-        )
+        self.vectors: dict[str, Tensor] = {}
+        if any(run.momentum for run in settings):
+            self.vectors["velocity"] = aligned_rows(len(params), params.shape[1], like=params)
 
     def step(self, params: Tensor, gradients: Tensor) -> None:
         """Update the parameters in place; the gradients may be overwritten."""
         if self._decays:
             gradients = gradients.addcmul_(params, self._weight_decay)
-        if self.velocity is not None:
-            gradients = self.velocity.mul_(self._momentum).add_(gradients)
+        if self.vectors:
+            gradients = self.vectors["velocity"].mul_(self._momentum).add_(gradients)
         params.addcmul_(gradients, self._lr, value=-1)

@@ -1,258 +1,327 @@
-"""The one private step that all methods share (DESIGN section 4): sample, weigh, sum, release, update, adapt.
+"""The one private step that all methods share, in the order of DESIGN section 4.
 
-It works on a fleet: runs that share data, model and schedule. Every tensor has a leading run axis; a single run is a
-fleet of one. What a run draws depends on its own key and the step, so its results do not depend on its fleet.
+draw -> [look] -> weights -> weighted sum -> publish -> [direction] -> optimizer -> [publish beside, observe] ->
+[second draw, test, restore] -> [adapt]. A bracketed part is made for the runs whose methods ask for it, and costs the
+others nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from accounting.filter import Filter
 from accounting.ledger import FleetLedgers, Ledger
 from accounting.plan import Plan
-from accounting.release import Release
-from accounting.streams import Streams
-from algorithms.base import Method, PublicState, Task
-from algorithms.optimizer import FleetSgd, Sgd
-from models.engine import Engine, WeightedSum, aligned_rows
+from accounting.release import Release, Rescaled
+from accounting.sampling import Drawing
+from algorithms.base import AnyMethod, Asks, Counts, Directs, Looks, Method, PublicState, Ranks, Samples, Tests
+from algorithms.fleet_step import FleetStep
+from algorithms.queries import FleetQueries, sum_of_contributions
+from algorithms.rows import Batch, Member
+from models.engine import Engine, Look, SecondPoint, WeightedSum
 
-BLOCK_STEPS = 64  # steps whose rows are drawn from one generator
 NORM_MARGIN = 1 - 1e-5  # float32 norms may be a little low; bounds are lowered by more than that, so sensitivity holds
-
-
-Gather = Callable[[Tensor], Tensor]
-"""Row numbers -> their inputs, on the run's device."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingRows:
-    """The training set of one run: dataset rows sorted by group, so that positions of a group are a range.
-
-    Args:
-        rows_at_once: how many to gather at a time in a pass over all.
-    """
-
-    rows: Tensor
-    labels: Tensor
-    groups: Tensor
-    gather: Gather
-    rows_at_once: int
+# Squares of smaller entries underflow in float32: a norm below this may be too low by more than the margin.
+SMALLEST_NORM = 1e-12
 
 
 @dataclass(kw_only=True)
-class Member:
-    """One run of a fleet and its public state."""
+class PrivateMember(Member):
+    """One private run of a fleet and its public state."""
 
     method: Method
-    optimizer: Sgd
-    task: Task
     plan: Plan
-    streams: Streams
     ledger: Ledger
-    data: TrainingRows
-    state: PublicState
-    state_since: int = 0  # the step after which the public state last changed; sampling blocks start there
     release: Release | None = None
-    block: tuple[int, list[np.ndarray]] = (-1, [])
 
     def present_release(self) -> Release:
-        """The release under the present public state; one object as long as the state lasts."""
+        """The release under the present public state; one object as long as its law and bounds last."""
         if self.release is None:
             self.release = self.method.gradient_release(self.task, self.plan, self.state)
         return self.release
 
-    def positions(self, step: int) -> np.ndarray:
-        """Rows of this step, from its block's generator."""
-        place = self.place_in_block(step)
-        return self.block[1][place]
+    def present_drawing(self) -> Drawing:
+        return self.present_release().law
 
-    def place_in_block(self, step: int) -> int:
-        """Where in the sampling block this step is; the block is drawn when the step is in another one."""
-        number, place = divmod(step - self.state_since, BLOCK_STEPS)
-        first = self.state_since + number * BLOCK_STEPS
-        if self.block[0] != first:
-            generator = self.streams.generator("sampling", first)
-            self.block = (first, self.present_release().law.draw_block(generator, BLOCK_STEPS))
-        return place
+    def present_bounds(self) -> tuple[float, ...]:
+        return self.present_release().bounds
 
     def change_state(self, state: PublicState, step: int) -> None:
-        self.state, self.state_since, self.release, self.block = state, step, None, (-1, [])
+        super().change_state(state, step)
+        self.release = None
+
+    def observe(self, answers: Mapping[str, np.ndarray]) -> None:
+        """A new public state under the same release."""
+        self.state = self.method.observe(self.task, self.plan, self.state, answers)
 
 
-class FleetBlock:
-    """What consecutive steps of a fleet look up: dataset rows, labels, norm bounds and counts, [run, slot] per step.
-
-    As many steps as every run's sampling block lasts. Looked up for all of them at once: small look-ups in each step
-    would cost a small model a fifth of it.
-    """
-
-    def __init__(self, members: Sequence[Member], step: int, like: Tensor) -> None:
-        places = [member.place_in_block(step) for member in members]
-        self._first = step
-        self._made_of = [(member.block[1], member.present_release()) for member in members]
-        steps = min(len(blocks) - place for (blocks, _), place in zip(self._made_of, places, strict=True))
-        drawn = [blocks[place : place + steps] for (blocks, _), place in zip(self._made_of, places, strict=True)]
-        counts = np.array([[len(rows) for rows in of_run] for of_run in drawn]).T  # [step, run]
-        self._counts: list[list[int]] = counts.tolist()
-        used = np.arange(counts.max()) < counts[:, :, None]
-        looked_up = []
-        for run, (member, of_run) in enumerate(zip(members, drawn, strict=True)):
-            positions = np.concatenate(of_run)
-            if len(positions) < used[:, run].size:
-                positions, filled = np.zeros(used[:, run].shape, dtype=np.int64), positions
-                positions[used[:, run]] = filled
-            where, data = torch.from_numpy(positions.reshape(-1)).to(like.device), member.data
-            bounds = torch.tensor(self._made_of[run][1].bounds, dtype=like.dtype, device=like.device) * NORM_MARGIN
-            rows, labels, groups = (each.index_select(0, where) for each in (data.rows, data.labels, data.groups))
-            looked_up.append((rows, labels, bounds.index_select(0, groups)))
-        self._rows, self._labels, self._bounds = (
-            torch.stack([values.view(steps, used.shape[2]) for values in of_kind], 1).unbind(0)
-            for of_kind in zip(*looked_up, strict=True)
-        )
-        self._used = torch.from_numpy(used).to(like.device).unbind(0)
-
-    def serves(self, members: Sequence[Member], step: int) -> bool:
-        """Whether the block is still the members', and the step in it."""
-        return self._first <= step < self._first + len(self._counts) and all(
-            member.block[1] is blocks and member.release is release
-            for member, (blocks, release) in zip(members, self._made_of, strict=True)
-        )
-
-    def batch(self, step: int, gather: Gather) -> Batch:
-        """The batch of a step, no wider than its longest run."""
-        place = step - self._first
-        counts, rows = self._counts[place], self._rows[place]
-        labels, bounds, used = self._labels[place], self._bounds[place], self._used[place]
-        slots = max(counts)
-        if slots < rows.shape[1]:
-            rows, labels, bounds, used = (values[:, :slots] for values in (rows, labels, bounds, used))
-        ragged = min(counts) < slots
-        inputs = gather(rows.flatten()).unflatten(0, rows.shape)
-        return Batch(inputs, labels, bounds, counts if ragged else None, used if ragged else None)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows of one step, padded to the longest run of the fleet; `counts` and `mask` are None when nothing is padded."""
-
-    inputs: Tensor
-    labels: Tensor
-    bounds: Tensor
-    counts: list[int] | None
-    mask: Tensor | None
-
-
-class PrivateStep:
+class PrivateStep(FleetStep[PrivateMember]):
     """Private training of a fleet, one step at a time."""
 
-    def __init__(self, engine: Engine, members: Sequence[Member], params: Tensor) -> None:
-        self.engine = engine
-        self.members = list(members)
-        self.params = aligned_rows(len(params), params.shape[1], like=params).copy_(params)
-        self.optimizer = FleetSgd([member.optimizer for member in members], self.params)
+    margin = NORM_MARGIN
+
+    def __init__(self, engine: Engine, members: Sequence[PrivateMember], params: Tensor) -> None:
+        super().__init__(engine, members, params)
         self._ledgers = FleetLedgers([member.ledger for member in members])
-        self._divisors = torch.tensor(
-            [[float(member.task.batch_size)] for member in members], dtype=params.dtype, device=params.device
-        )
-        self._block: FleetBlock | None = None
-        self._methods: dict[tuple[int, int], list[tuple[slice, Method]]] = {}
+        self._stacked: dict[tuple[int, int], list[tuple[slice, Any]]] = {}
+        self._filters = {
+            run: Filter(member.plan, member.ledger) for run, member in enumerate(members) if member.plan.filtered
+        }
+        self._needs: list[Literal["losses", "norms"] | None] = [
+            member.method.look_at if isinstance(member.method, Asks) else None for member in members
+        ]
+        self._directing = [
+            _Directing(of, method, self.params)
+            for of, method in stack([member.method for member in members], self.params)
+            if isinstance(method, Directs)
+        ]
+        self._testing = [run for run, member in enumerate(members) if isinstance(member.method, Tests)]
+        self._telling = [
+            run
+            for run, member in enumerate(members)
+            if type(member.method).observe is not Method.observe and run not in self._testing
+        ]
+
+    def vectors(self) -> dict[str, Tensor]:
+        kept = super().vectors()
+        for part in self._directing:
+            for name, rows in part.vectors.items():
+                kept.setdefault(name, self.params.new_zeros(self.params.shape))[part.runs] = rows
+        return kept
+
+    def restore_vectors(self, vectors: Mapping[str, Tensor], run: int) -> None:
+        """Put back what a checkpoint kept of a run's `vectors`."""
+        for name, row in vectors.items():
+            for part in self._directing:
+                if part.runs.start <= run < part.runs.stop and name in part.vectors:
+                    part.vectors[name][run - part.runs.start] = row
+        super().restore_vectors(vectors, run)
+
+    def ended(self) -> list[int]:
+        """The runs whose budget admits no further step; to be asked once before each step, and not for those again."""
+        return [
+            run for run, spending in self._filters.items() if not spending.admits(self.members[run].present_release())
+        ]
 
     @torch.inference_mode()  # without autograd's book-keeping: a tenth of a small model's step
     def step(self, step: int) -> WeightedSum:
-        """Make the step (counted from 0) for every run; returns the private per-sample values, for tests and probes."""
-        batch = self._draw(step)
-        summed = self.engine.weighted_sum(self.params, batch.inputs, batch.labels, self._weigher(batch), batch.counts)
-        noisy = self._ledgers.publish([member.present_release() for member in self.members], summed.total, step)
-        self.optimizer.step(self.params, noisy.div_(self._divisors))
+        batch, look = self._draw(step), None
+        if any(self._needs):
+            batch = replace(batch, bounds=batch.bounds.clone())
+            look = _LookAtBatch(self.members, self._needs, batch, step)
+        summed = self._weighted_sum(batch, look)
+        present = [member.present_release() for member in self.members]
+        releases: Sequence[Release | Rescaled] = present if look is None else look.releases(present)
+        noisy = self._ledgers.publish(releases, summed.total, step)
+        before = self.params.clone() if self._testing or self._directing else None
+        direction = noisy.div_(self.divisors)
+        for part in self._directing:
+            direction[part.runs] = part.method.direct(direction[part.runs], part.vectors, step)
+        self.optimizer.step(self.params, direction)
+        if before is not None:
+            for part in self._directing:
+                part.method.moved(before[part.runs], self.params[part.runs], part.vectors)
+        for run in self._telling:
+            self._publish_beside(run, batch, summed, {} if look is None else look.answers.get(run, {}), step)
+        for run in self._testing:
+            assert before is not None
+            self._test(run, before[run], step)
         for run, member in enumerate(self.members):
             if member.method.adapts_after(member.task, step + 1):
                 queries = FleetQueries(self.engine, self.params[run], member, step)
                 member.change_state(member.method.adapt(member.task, member.plan, member.state, queries), step + 1)
         return summed
 
-    def _draw(self, step: int) -> Batch:
-        """Rows, inputs, labels and bounds of the step, [run, slot]."""
-        if self._block is None or not self._block.serves(self.members, step):
-            self._block = FleetBlock(self.members, step, self.params)
-        # The runs of a fleet share their data, so one look-up of inputs serves all.
-        return self._block.batch(step, self.members[0].data.gather)
+    def _weighted_sum(self, batch: Batch, look: _LookAtBatch | None) -> WeightedSum:
+        options: dict[str, Any] = {}
+        if look is not None:
+            options["look"] = Look(needs=look.needs, see=look.see)
+        if self._directing:
+            options["second"] = self._second_point()
+        weigh = self._weigher(batch, {} if look is None else look.factors)
+        return self.engine.weighted_sum(self.params, batch.inputs, batch.labels, weigh, batch.counts, **options)
 
-    def _weigher(self, batch: Batch) -> Callable[[Tensor, Tensor, slice, slice], Tensor]:
+    def _second_point(self) -> SecondPoint | None:
+        shares, points = [0.0] * len(self.members), self.params
+        for part in self._directing:
+            of_runs = part.shares
+            if any(of_runs):
+                points = points.clone() if points is self.params else points
+                points[part.runs] = part.method.second_point(self.params[part.runs], part.vectors)
+                shares[part.runs] = of_runs
+        return SecondPoint(params=points, shares=shares) if any(shares) else None
+
+    def _weigher(
+        self,
+        batch: Batch,
+        factors: Mapping[int, Tensor] = {},
+    ) -> Callable[[Tensor, Tensor, slice, slice], Tensor]:
         """One weight per sample: the method's importance, limited so that no sample adds more than its bound."""
 
         def weigh(losses: Tensor, norms: Tensor, runs: slice, slots: slice) -> Tensor:
             bounds = batch.bounds[runs, slots]
-            limits = bounds / norms.clamp_min(1e-30)
-            importance = self._importance(losses, norms, bounds, runs)
+            limits = bounds / norms.clamp_min(SMALLEST_NORM)
+            importance = self._importance(batch, losses, norms, bounds, runs, slots)
             if isinstance(importance, Tensor):
                 weights = importance.nan_to_num(nan=0.0).clamp(-limits, limits)
             else:
                 weights = limits.clamp_max(max(0.0, importance))  # 0 for nan, which is larger than nothing
+            for run in factors.keys() & set(range(runs.start, runs.stop)) if factors else ():
+                weights[run - runs.start] *= factors[run][slots]
             return weights if batch.mask is None else weights * batch.mask[runs, slots]
 
         return weigh
 
-    def _importance(self, losses: Tensor, norms: Tensor, bounds: Tensor, runs: slice) -> Tensor | float:
+    def _importance(
+        self, batch: Batch, losses: Tensor, norms: Tensor, bounds: Tensor, runs: slice, slots: slice
+    ) -> Tensor | float:
         """What the methods of these runs say; the runs may use different ones."""
         key = (runs.start, runs.stop)
-        if key not in self._methods:
-            self._methods[key] = stack([member.method for member in self.members[runs]], self.params)
-        methods = self._methods[key]
-        if len(methods) == 1:
-            return methods[0][1].importance(losses, norms, bounds)
+        if key not in self._stacked:
+            self._stacked[key] = stack([member.method for member in self.members[runs]], self.params)
+        parts = self._stacked[key]
+        if all(type(method).importance is Method.importance for _, method in parts):
+            return 1.0
         said = torch.empty_like(losses)
-        for of, method in methods:
-            said[of] = method.importance(losses[of], norms[of], bounds[of])
+        for of, method in parts:
+            members = self.members[runs][of]
+            cells = batch.cells()[runs, slots][of] if method.reads else losses.new_zeros(0)
+            public = {name: self._public(members, name, cells) for name in method.reads}
+            samples = Samples(losses=losses[of], norms=norms[of], bounds=bounds[of], cells=cells, public=public)
+            said[of] = method.importance(samples)
         return said
 
+    def _public(self, members: Sequence[PrivateMember], name: str, cells: Tensor) -> Tensor:
+        """A name of the public states, [run, 1], or by the cells of the samples, [run, slot]."""
+        values = torch.stack([torch.from_numpy(np.asarray(member.state[name])) for member in members]).to(self.params)
+        return values.unsqueeze(1) if values.dim() == 1 else values.gather(1, cells)
 
-class FleetQueries:
-    """`PrivateQueries` of one run at one step."""
+    def _publish_beside(
+        self, run: int, batch: Batch, summed: WeightedSum, looked: Mapping[str, np.ndarray], step: int
+    ) -> None:
+        member, answers = self.members[run], dict(looked)
+        release = member.present_release()
+        if isinstance(member.method, Counts):
+            samples = self._samples(run, batch, summed.losses[run], summed.norms[run])
+            said = member.method.statistics(member.task, samples)
+            sums = {
+                answer.name: sum_of_contributions(said[answer.name], answer.bounds, samples.cells)
+                for answer in release.beside
+            }
+            public = member.ledger.publish_beside(release, sums, step)
+            answers |= {name: values.cpu().numpy() for name, values in public.items()}
+        member.observe(answers)
 
-    def __init__(self, engine: Engine, params: Tensor, member: Member, step: int) -> None:
-        self._engine, self._params, self._member, self._step = engine, params, member, step
+    def _samples(self, run: int, batch: Batch, losses: Tensor, norms: Tensor) -> Samples:
+        used = slice(0, batch.count(run))
+        return Samples(
+            losses=losses[used], norms=norms[used], bounds=batch.bounds[run, used], cells=batch.cells()[run, used]
+        )
 
-    def group_losses(self, release: Release) -> np.ndarray:
-        data = self._member.data
-        sums = torch.zeros(len(release.bounds), dtype=torch.float64, device=self._params.device)
-        bounds = torch.tensor(release.bounds, dtype=self._params.dtype, device=self._params.device)
-        for start in range(0, len(data.rows), data.rows_at_once):
-            part = slice(start, start + data.rows_at_once)
-            losses, _ = self._engine.evaluate(self._params, data.gather(data.rows[part]), data.labels[part])
-            groups = data.groups[part]
-            clipped = losses.nan_to_num(nan=torch.inf).clamp(min=0).minimum(bounds[groups])
-            sums.index_add_(0, groups, clipped.to(torch.float64))
-        return self._member.ledger.publish(release, sums, self._step).cpu().numpy()
+    def _test(self, run: int, before: Tensor, step: int) -> None:
+        """A second draw, by the law of the test's release; what fails is taken back."""
+        member = self.members[run]
+        method = cast(Tests, member.method)
+        release = method.test_release(member.task, member.plan, member.state)
+        queries = FleetQueries(self.engine, self.params[run], member, step)
+        losses = [queries.losses(release, params) for params in (before, self.params[run])]
+        half = torch.tensor(release.bounds, dtype=torch.float64, device=before.device).min() / 2
+        number = method.test(*losses).to(torch.float64).reshape(1).nan_to_num(nan=float(half)).clamp(-half, half)
+        answer = float(member.ledger.publish(release, number, step))
+        accepted = method.accepts(member.task, member.plan, member.state, answer)
+        if not accepted:
+            self.params[run] = before
+        member.observe({release.name: np.array([answer]), "accepted": np.array([accepted])})
 
-    def generator(self, purpose: str) -> np.random.Generator:
-        return self._member.streams.generator(purpose, self._step)
+
+class _Directing:
+    """Neighbouring runs that make directions of their own, and the vectors that they keep."""
+
+    def __init__(self, runs: slice, method: Directs, params: Tensor) -> None:
+        self.runs, self.method = runs, method
+        count = runs.stop - runs.start
+        self.vectors = {name: params.new_zeros(count, params.shape[1]) for name in method.vectors}
+        share = method.second_share()
+        column = share.flatten().tolist() if isinstance(share, Tensor) else [share]
+        self.shares = column if len(column) == count else column * count
 
 
-def stack(methods: Sequence[Method], like: Tensor) -> list[tuple[slice, Method]]:
+class _LookAtBatch:
+    """What is found out of a batch before it is weighed: rescaled thresholds, and factors by rank."""
+
+    def __init__(
+        self,
+        members: Sequence[PrivateMember],
+        needs: Sequence[Literal["losses", "norms"] | None],
+        batch: Batch,
+        step: int,
+    ) -> None:
+        self._members, self._batch, self._step = members, batch, step
+        self._rescaled: dict[int, Rescaled] = {}
+        self._seen: set[int] = set()
+        self.needs = needs
+        self.answers: dict[int, dict[str, np.ndarray]] = {}
+        self.factors: dict[int, Tensor] = {}
+
+    def see(self, run: int, losses: Tensor, norms: Tensor | None) -> None:
+        """All samples of a run: what it asks of them is published before any of them is weighed."""
+        self._seen.add(run)
+        member = self._members[run]
+        used = slice(0, len(losses))
+        cells, bounds = self._batch.cells()[run, used], self._batch.bounds[run, used]
+        if isinstance(member.method, Ranks):
+            generator = member.streams.generator("ranks", self._step)
+            factors = member.method.rank_weights(losses, norms, bounds, generator)
+            self.factors[run] = functional.pad(factors, (0, self._batch.labels.shape[1] - len(losses)))
+            return
+        method, release = cast(Looks, member.method), member.present_release()
+        shown = norms if norms is not None else torch.zeros_like(losses)
+        said = method.look(member.task, Samples(losses=losses, norms=shown, bounds=bounds, cells=cells))
+        sums = {answer.name: sum_of_contributions(said[answer.name], answer.bounds, cells) for answer in release.look}
+        public = member.ledger.look(release, sums, self._step)
+        self.answers[run] = {name: values.cpu().numpy() for name, values in public.items()}
+        scales = method.thresholds(member.task, member.plan, member.state, self.answers[run])
+        self._rescaled[run] = release.rescaled(scales)
+        self._batch.bounds[run, used] = bounds * torch.from_numpy(scales).to(bounds)[cells]
+
+    def releases(self, present: Sequence[Release]) -> list[Release | Rescaled]:
+        """What the runs publish; a run with an empty batch asked for nothing and was answered all the same."""
+        for run, need in enumerate(self.needs):
+            if need is not None and run not in self._seen:
+                nothing = self._batch.bounds.new_zeros(0)
+                self.see(run, nothing, nothing)
+        return [self._rescaled.get(run, release) for run, release in enumerate(present)]
+
+
+def stack(methods: Sequence[AnyMethod], like: Tensor) -> list[tuple[slice, Any]]:
     """Neighbouring runs whose methods differ in numbers only, and one method for each such part.
 
-    Fields that differ become [run, 1] tensors, so that elementwise code serves all runs of the part.
+    Fields that differ become [run, 1] tensors, so that elementwise code serves all runs of the part. What a method
+    checks of its fields was checked when each was made: it would not understand tensors.
     """
-    parts: list[tuple[slice, Method]] = []
+    parts: list[tuple[slice, Any]] = []
     for _, together in groupby(enumerate(methods), key=lambda numbered: _kind(numbered[1])):
         same = list(together)
-        first, changed = same[0][1], {}
-        for field in fields(first):  # type: ignore[arg-type]  # every method is a dataclass
+        stacked = copy.copy(same[0][1])
+        for field in fields(stacked):  # type: ignore[arg-type]  # every method is a dataclass
             values = [getattr(method, field.name) for _, method in same]
             if any(value != values[0] for value in values):
-                changed[field.name] = torch.tensor(values, dtype=like.dtype, device=like.device).unsqueeze(1)
-        stacked = replace(first, **changed) if changed else first  # type: ignore[type-var]
+                column = torch.tensor(values, dtype=like.dtype, device=like.device).unsqueeze(1)
+                object.__setattr__(stacked, field.name, column)
         parts.append((slice(same[0][0], same[-1][0] + 1), stacked))
     return parts
 
 
-def _kind(method: Method) -> tuple[object, ...]:
+def _kind(method: AnyMethod) -> tuple[object, ...]:
     """What two methods must agree in to be one with [run, 1] tensors: the class, and the fields that are no numbers."""
     values = ((field.name, getattr(method, field.name)) for field in fields(method))  # type: ignore[arg-type]
     return type(method), *((name, value) for name, value in values if type(value) not in (int, float))

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 from accounting.sampling import OneGroup, StratifiedWithoutReplacement
-from algorithms.private_step import Member
+from algorithms.private_step import PrivateMember
 from models.engine import Engine
 
 NOTE = "sampling variance was measured on training data outside the accounting (diagnostic; not private)"
 
 
 def sampling_variance(
-    engine: Engine, params: torch.Tensor, member: Member, step: int, *, rows_per_group: int = 100
+    engine: Engine, params: torch.Tensor, member: PrivateMember, step: int, *, rows_per_group: int = 100
 ) -> float | None:
     """The variance of the present update of one run (params [parameter]); None for laws the theorem does not cover."""
     law = member.present_release().law
@@ -39,7 +39,7 @@ def sampling_variance(
 
 
 def _group_gradients(
-    engine: Engine, params: torch.Tensor, member: Member, step: int, rows_per_group: int
+    engine: Engine, params: torch.Tensor, member: PrivateMember, step: int, rows_per_group: int
 ) -> tuple[torch.Tensor, np.ndarray]:
     """Mean gradient [group, parameter] and within-group variance [group], each group as one run of the engine."""
     generator = member.streams.generator("probe", step)

@@ -58,7 +58,7 @@ def _lines(run_id: str, folder: Path) -> list[dict[str, Any]]:
 
 
 def _line(line: Mapping[str, Any]) -> dict[str, Any]:
-    events = [event or {} for event in line["events"]]
+    events = [event or {} for event in _events(line["events"])]
     return {
         "name": line["name"],
         "law": line["law"]["law"],
@@ -68,6 +68,12 @@ def _line(line: Mapping[str, Any]) -> dict[str, Any]:
         "noise_multiplier": [event.get("noise_multiplier") for event in events],
         "sampling_rate": [_rate(event.get("sampling") or {}) for event in events],
     }
+
+
+def _events(stored: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any] | None]:
+    """One of each cell, from runs of equal ones; ledgers of older versions hold them one by one."""
+    runs = [run if run is not None and "cells" in run else {"event": run, "cells": 1} for run in stored]
+    return [run["event"] for run in runs for _ in range(run["cells"])]
 
 
 def _rate(sampling: Mapping[str, Any]) -> float | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,18 @@ class WeightedSum:
         else:
             losses, norms, weights = total.new_zeros(3, len(total), 0)
         return cls(losses, norms, weights, total)
+
+
+@dataclass(frozen=True)
+class Look:
+    needs: Sequence[Any]
+    see: Callable[..., None]
+
+
+@dataclass(frozen=True)
+class SecondPoint:
+    params: Tensor
+    shares: Sequence[float]
 
 
 class Engine(Protocol):

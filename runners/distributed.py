@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from accounting.streams import Streams
-from algorithms.private_step import Gather
+from algorithms.rows import Gather
 from models.engine import Engine
 from models.sharded import Parted, ShardedEngine, gather_share, together
 from runners import fleet, process

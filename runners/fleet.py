@@ -21,7 +21,10 @@ import torch
 
 from accounting.ledger import Ledger
 from accounting.streams import Streams
-from algorithms.private_step import Gather, Member, PrivateStep
+from algorithms.base import Method, OpenMethod
+from algorithms.open_step import OpenMember, OpenStep
+from algorithms.private_step import PrivateMember, PrivateStep
+from algorithms.rows import Gather, Member
 from algorithms.sampling_variance import NOTE as PROBE_NOTE
 from algorithms.sampling_variance import sampling_variance
 from datasets.base import rows_at_once
@@ -29,7 +32,17 @@ from models.engine import Engine
 from runners import environment
 from runners.launcher import Report
 from runners.metrics import group_metrics
-from runners.setup import Config, Prepared, build_engine, device_of, gather, on_device, prepare, training_rows
+from runners.setup import (
+    Config,
+    Prepared,
+    build_engine,
+    cells_of,
+    device_of,
+    gather,
+    on_device,
+    prepare,
+    training_rows,
+)
 from runners.spec import name_of
 from runners.store import RunFolder
 from runners.tracking import Tracker, tracker
@@ -39,7 +52,7 @@ if TYPE_CHECKING:
 
 # Of what a checkpoint holds, and of the way in which rows and noise are drawn after it: one more whenever either
 # changes, for a run that changed its streams midway might draw noise that it has used before.
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = 3
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 SAVING_SHARE = 0.05  # of the time, for fleets whose checkpoints are large
 
@@ -74,13 +87,17 @@ def train_fleet(
         for config, folder in zip(configs, folders, strict=True):
             runs.append(_open(config, folder))
             trackers.callback(runs[-1].tracker.close)
-        runs.sort(key=lambda run: run.step)
-        for _, together in groupby(runs, key=lambda run: run.step):
+        for _, together in groupby(sorted(runs, key=_side_by_side), key=_side_by_side):
             members = list(together)
             if members[0].prepared.data is None:
                 _finish_plans(members)
             else:
                 _Fleet(members, report, team).train()
+
+
+def _side_by_side(run: Run) -> tuple[int, bool]:
+    """Which runs of a fleet can be stepped together: at the same step, all private or all open."""
+    return run.step, run.prepared.method.private
 
 
 def _open(config: Config, folder: RunFolder) -> Run:
@@ -129,19 +146,18 @@ class _Fleet:
         self.report, self.team = report, team
         self.device = device_of(runs[0].config)
         self.data = on_device(first.data, self.device)
-        engine = build_engine(runs[0].config, self.data)
+        self.private = first.method.private
+        engine = build_engine(runs[0].config, self.data, private=self.private)
         self.engine: Engine = engine if team is None else team.engine(engine)
         gather_all: Gather = partial(gather, self.data, device=self.device)
         self.gather = gather_all if team is None else team.gather(gather_all)
         self.steps = first.task.steps
         self.splits = [self.data.splits(run.config["seed"]) for run in runs]
-        members = [self._member(run, split) for run, split in zip(runs, self.splits, strict=True)]
-        self.stepper = PrivateStep(self.engine, members, self._initial())
-        velocity = self.stepper.optimizer.velocity
+        self.stepper = self._stepper([self._member(run, split) for run, split in zip(runs, self.splits, strict=True)])
         for index, run in enumerate(runs):
-            # A run without momentum saved none, and beside one that has it keeps zeros.
-            if run.checkpoint is not None and velocity is not None and len(run.checkpoint["velocity"]):
-                velocity[index] = run.checkpoint["velocity"].to(self.device)
+            if run.checkpoint is not None:
+                vectors = {name: row.to(self.device) for name, row in run.checkpoint["vectors"].items()}
+                self.stepper.restore_vectors(vectors, index)
         count = runs[0].config["schedule"]["evaluations"]
         self.evaluations = {round(self.steps * (point + 1) / count) for point in range(count)}
         self.started = time.perf_counter()
@@ -152,6 +168,9 @@ class _Fleet:
         probe_every = self.runs[0].config["probe"]["sampling_variance_every"]
         try:
             for step in range(start, self.steps):
+                self._end_what_is_spent()
+                if not self.runs:
+                    return
                 if probe_every and step % probe_every == 0:
                     self._probe(step)
                 self.stepper.step(step)
@@ -163,6 +182,27 @@ class _Fleet:
             raise
         for index, run in enumerate(self.runs):
             self._finish(index, run)
+
+    def _end_what_is_spent(self) -> None:
+        """Finish the runs whose privacy filter admits no further step; the others go on."""
+        while self.runs and isinstance(self.stepper, PrivateStep) and (ended := self.stepper.ended()):
+            for index in ended:
+                if self.runs[index].step not in self.evaluations:
+                    self._record(index, self.runs[index])
+                self._finish(index, self.runs[index])
+            self._keep([index for index in range(len(self.runs)) if index not in ended])
+
+    def _keep(self, left: list[int]) -> None:
+        """Go on with these runs only."""
+        vectors, params = self.stepper.vectors(), self.stepper.rows[left]
+        members: list[Any] = [self.stepper.members[index] for index in left]
+        self.runs = [self.runs[index] for index in left]
+        self.splits = [self.splits[index] for index in left]
+        self.before = [self.before[index] for index in left]
+        if left:
+            self.stepper = self._stepper(members, params)
+            for place, index in enumerate(left):
+                self.stepper.restore_vectors({name: rows[index].clone() for name, rows in vectors.items()}, place)
 
     def _advance(self, step: int) -> None:
         """Count the step, evaluate if it is time, and tell how far the runs are."""
@@ -199,7 +239,9 @@ class _Fleet:
     def _probe(self, step: int) -> None:
         """The sampling variance of the update about to be made, under that update's number."""
         for run, member, params in zip(self.runs, self.stepper.members, self.stepper.params, strict=True):
-            variance = sampling_variance(self.engine, params, member, step)
+            variance = None
+            if isinstance(member, PrivateMember):
+                variance = sampling_variance(self.engine, params, member, step)
             if variance is not None:
                 run.folder.append_history({"step": step + 1, "kind": "sampling_variance", "variance": variance})
 
@@ -219,30 +261,40 @@ class _Fleet:
     def _finish(self, index: int, run: Run) -> None:
         """Check the ledger against the plan, then write the results."""
         member = self.stepper.members[index]
-        spent = run.prepared.plan.check(member.ledger)
         parts = {part: self._evaluate(index, getattr(self.splits[index], part)) for part in ("valid", "test")}
-        summary = _summary(run, parts) | {"ledger_epsilon": max(spent), "ledger_epsilon_per_group": list(spent)}
+        summary = _summary(run, parts) | _spent(member)
         assumptions = list(run.prepared.assumptions)
         if run.config["probe"]["sampling_variance_every"]:
             assumptions.append(PROBE_NOTE)
-        ledger = {"releases": member.ledger.to_dicts(), "assumptions": assumptions}
+        lines = member.ledger.to_dicts() if isinstance(member, PrivateMember) else []
+        ledger = {"cells": member.task.population.to_dict(), "releases": lines, "assumptions": assumptions}
         run.folder.finish(summary, ledger, environment.describe(device=str(self.device)))
         run.tracker.finish(summary)
 
+    def _stepper(self, members: list[Any], params: torch.Tensor | None = None) -> PrivateStep | OpenStep:
+        kind = PrivateStep if self.private else OpenStep
+        return kind(self.engine, members, self._initial() if params is None else params)
+
     def _member(self, run: Run, split: Any) -> Member:
         prepared, kept = run.prepared, run.checkpoint
+        method, task, plan = prepared.method, prepared.task, prepared.plan
         new_streams = Streams if self.team is None else self.team.streams
         streams = new_streams(run.folder.run_id, secure=run.config["privacy"]["secure"])
-        member = Member(
-            method=prepared.method,
-            optimizer=prepared.optimizer,
-            task=prepared.task,
-            plan=prepared.plan,
-            streams=streams,
-            ledger=Ledger(streams, len(prepared.group_names), json.loads(kept["ledger"]) if kept else ()),
-            data=training_rows(self.data, split, self.device, self.gather),
-            state=prepared.method.start(prepared.task, prepared.plan),
-        )
+        _, cells = cells_of(run.config, self.data, split, method, task)
+        shared: dict[str, Any] = {
+            "optimizer": prepared.optimizer,
+            "task": task,
+            "streams": streams,
+            "data": training_rows(self.data, split, self.device, self.gather, cells),
+        }
+        member: PrivateMember | OpenMember
+        if isinstance(method, OpenMethod):
+            member = OpenMember(method=method, state=method.start(task), **shared)
+        else:
+            assert isinstance(method, Method) and plan is not None
+            ledger = Ledger(streams, len(task.population.sizes), json.loads(kept["ledger"]) if kept else ())
+            state = method.start(task, plan)
+            member = PrivateMember(method=method, plan=plan, ledger=ledger, state=state, **shared)
         if kept:
             member.change_state({name: array.numpy() for name, array in kept["state"].items()}, kept["state_since"])
         return member
@@ -257,7 +309,7 @@ class _Fleet:
     def _save(self) -> float:
         """Save every run; returns how long to wait before the next time."""
         began = time.monotonic()
-        velocity = self.stepper.optimizer.velocity
+        vectors = self.stepper.vectors()
         for index, (run, member) in enumerate(zip(self.runs, self.stepper.members, strict=True)):
             run.folder.save_checkpoint(
                 {
@@ -265,14 +317,29 @@ class _Fleet:
                     "step": run.step,
                     "device": self.device.type,
                     "seconds": run.seconds,
-                    "params": self.stepper.params[index].cpu().clone(),
-                    "velocity": torch.zeros(0) if velocity is None else velocity[index].cpu().clone(),
+                    "params": self.stepper.rows[index].cpu().clone(),
+                    "vectors": {name: rows[index].cpu().clone() for name, rows in vectors.items()},
                     "state": {name: torch.from_numpy(array) for name, array in member.state.items()},
                     "state_since": member.state_since,
-                    "ledger": json.dumps(member.ledger.to_dicts()),
+                    "ledger": json.dumps(member.ledger.to_dicts() if isinstance(member, PrivateMember) else []),
                 }
             )
         return pause_between_checkpoints(time.monotonic() - began)
+
+
+def _spent(member: Member) -> dict[str, Any]:
+    """What the ledger proves, once it is found to be the plan's; and what the method's paper would print."""
+    if not isinstance(member, PrivateMember):
+        return {"ledger_epsilon": None, "ledger_epsilon_per_group": None, "claim": None}
+    spent, population = np.array(member.plan.check(member.ledger)), member.task.population
+    claim = member.method.claim(member.task, member.plan, member.state)
+    owners = {"ledger_epsilon_per_owner": list(population.worst_by_owner(spent))} if member.method.keeps_owners else {}
+    return {
+        "ledger_epsilon": float(spent.max()),
+        "ledger_epsilon_per_group": list(population.worst_by_group(spent)),
+        **owners,
+        "claim": None if claim is None else claim.to_dict(),
+    }
 
 
 def pause_between_checkpoints(saving_seconds: float) -> float:
@@ -282,7 +349,7 @@ def pause_between_checkpoints(saving_seconds: float) -> float:
 
 def _summary(run: Run, parts: dict[str, Any]) -> dict[str, Any]:
     """What tables are made of."""
-    prepared, config = run.prepared, run.config
+    prepared, config, plan = run.prepared, run.config, run.prepared.plan
     return {
         "run_id": run.folder.run_id,
         **{group: name_of(config[group]) for group in ("dataset", "model", "algorithm")},
@@ -290,12 +357,12 @@ def _summary(run: Run, parts: dict[str, Any]) -> dict[str, Any]:
         "seed": config["seed"],
         "provenance": prepared.provenance,
         "data_sources": dict(prepared.data.sources) if prepared.data else {},
-        "steps": prepared.task.steps,
+        "steps": run.step or prepared.task.steps,
         "batch_size": prepared.task.batch_size,
         "seconds": run.seconds,
         "group_names": list(prepared.group_names),
-        "group_sizes": list(prepared.task.population.sizes),
+        "group_sizes": list(prepared.task.population.group_sizes),
         "minority_groups": list(prepared.task.minority_groups),
-        "plan": prepared.plan.to_dict() | {"assumptions": list(prepared.assumptions)},
+        "plan": None if plan is None else plan.to_dict() | {"assumptions": list(prepared.assumptions)},
         **parts,
     }

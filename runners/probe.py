@@ -26,10 +26,10 @@ from accounting.ledger import Ledger
 from accounting.plan import Budget, Plan
 from accounting.sampling import Population
 from accounting.streams import Streams
-from algorithms.base import Method, Task
+from algorithms.base import AnyMethod, Task, first_drawing
 from algorithms.dpsgd import DpSgd
 from algorithms.optimizer import Sgd
-from algorithms.private_step import Member, PrivateStep
+from algorithms.private_step import PrivateMember, PrivateStep
 from datasets.base import rows_at_once
 from runners import memory, process, setup
 from runners.planner import MAX_FLEET, UNMEASURED, Cost, Estimate
@@ -49,12 +49,13 @@ _NO_PLAN = Plan(
     budget=Budget(epsilon=1.0, delta=1e-6, neighbouring=Neighbouring.REPLACE_ONE, accountant="rdp", search="tight"),
     noise_multiplier=1.0,
     noise_std=1.0,
+    population=Population(()),
     events=(),
     releases={},
     covered=(),
 )
 _costs: dict[str, Cost] = {}
-_batches: dict[tuple[Method, Task], float] = {}
+_batches: dict[tuple[AnyMethod, Task], float] = {}
 _peaks: list[int] = []  # of this process, before each measurement
 
 
@@ -74,7 +75,8 @@ def estimate(config: Config) -> Estimate:
     if prepared.data is None:
         return UNMEASURED
     task, plan = prepared.task, prepared.plan
-    passes = sum(count for name, count in plan.releases.items() if name != "gradient")
+    releases = {} if plan is None else plan.releases
+    passes = sum(count for name, count in releases.items() if name != "gradient")
     validated = setup.num_valid(config) * config["schedule"]["evaluations"]
     return Estimate(
         cost=cost_of(config),
@@ -178,12 +180,12 @@ class _Bench:
         params = self.engine.initial(0).to(self.device)
         return min(self._timed(lambda: self.engine.evaluate(params, inputs, labels)) for _ in range(2)) / len(part)
 
-    def _member(self, number: int, batch: int) -> Member:
+    def _member(self, number: int, batch: int) -> PrivateMember:
         gather = partial(setup.gather, self.data, device=self.device)
         rows = setup.training_rows(self.data, self._split, self.device, gather)
-        sizes = tuple(torch.bincount(rows.groups).tolist())
+        sizes = tuple(torch.bincount(rows.cells).tolist())
         streams = Streams(f"probe {number}")
-        return Member(
+        return PrivateMember(
             method=DpSgd(),
             optimizer=Sgd(lr=1e-6, momentum=0.9),  # with a velocity, as most runs have
             task=Task(population=Population(sizes), batch_size=batch, steps=1, steps_per_epoch=1),
@@ -221,11 +223,11 @@ class _Bench:
         return float(memory.resident("VmHWM") or 0)
 
 
-def _expected_batch(method: Method, task: Task, plan: Plan) -> float:
+def _expected_batch(method: AnyMethod, task: Task, plan: Plan | None) -> float:
     """Samples of a step before the method adapts to anything."""
     if (method, task) not in _batches:
-        release = method.gradient_release(task, plan, method.start(task, plan))
-        drawn = release.law.draw_block(np.random.default_rng(0), DRAWN_STEPS)
+        drawing = first_drawing(method, task, plan)
+        drawn = drawing.draw_block(np.random.default_rng(0), DRAWN_STEPS)
         _batches[method, task] = sum(map(len, drawn)) / DRAWN_STEPS
     return _batches[method, task]
 

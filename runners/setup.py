@@ -17,10 +17,10 @@ import torch
 from accounting.events import Neighbouring
 from accounting.plan import Budget, Plan
 from accounting.sampling import Population
-from algorithms.base import Method, Task
+from algorithms.base import AnyMethod, Method, Task
 from algorithms.optimizer import Sgd
-from algorithms.private_step import Gather, TrainingRows
-from datasets.base import Data, Dataset, InMemory, Split, rows_at_once
+from algorithms.rows import Gather, TrainingRows
+from datasets.base import Data, Dataset, InMemory, Rows, Split, addressed, rows_at_once
 from models.choose import fused_engine
 from models.engine import Engine, check_samples_apart
 from models.opacus_engine import PHYSICAL_BATCH, OpacusEngine
@@ -32,6 +32,7 @@ Config = Mapping[str, Any]
 
 DATA_SHARE = 0.25  # of a GPU's free memory, up to which inputs are kept there
 # What an experiment that can be repeated costs.
+OPEN = "trained without privacy: nothing of the training data is protected"
 SEEDED = (
     "the noise is seeded by the configuration, so epsilon holds only against those who do not know it: "
     "set privacy.secure=true for what leaves the house"
@@ -42,10 +43,10 @@ SEEDED = (
 class Prepared:
     """A run that can start: its method and optimizer, what it will release, and its data (None for a plan-only run)."""
 
-    method: Method
+    method: AnyMethod
     optimizer: Sgd
     task: Task
-    plan: Plan
+    plan: Plan | None  # None for an open method
     group_names: tuple[str, ...]
     provenance: str
     assumptions: tuple[str, ...]
@@ -59,11 +60,12 @@ def prepare(config: Config) -> Prepared:
         ValueError: one sentence that names the value and the way out.
     """
     dataset: Dataset = build(config["dataset"], "dataset")
-    method: Method = build(config["algorithm"], "algorithm")
+    method: AnyMethod = build(config["algorithm"], "algorithm")
     optimizer = Sgd(**config["optimizer"])
     data = None if config["schedule"]["plan_only"] else load(config)
-    task = _task(config, dataset, data)
-    plan = _planned(_key(config["privacy"]), task, method)
+    task = _task(config, dataset, data, method)
+    plan = _planned(_key(config["privacy"]), task, method) if isinstance(method, Method) else None
+    seeded = () if plan is None or config["privacy"]["secure"] else (SEEDED,)
     return Prepared(
         method=method,
         optimizer=optimizer,
@@ -71,7 +73,7 @@ def prepare(config: Config) -> Prepared:
         plan=plan,
         group_names=dataset.group_names,
         provenance=data.provenance if data else "plan only",
-        assumptions=(*plan.assumptions, *dataset.assumptions, *(() if config["privacy"]["secure"] else (SEEDED,))),
+        assumptions=(*((OPEN,) if plan is None else plan.assumptions), *dataset.assumptions, *seeded),
         data=data,
     )
 
@@ -116,14 +118,14 @@ def device_of(config: Config) -> torch.device:
     return torch.device(wanted)
 
 
-def build_engine(config: Config, data: Data) -> Engine:
-    """The per-sample gradient engine of the configured model, built once per process."""
+def build_engine(config: Config, data: Data, *, private: bool = True) -> Engine:
+    """The engine of the configured model, built once per process; open methods need no gradients of single samples."""
     device = device_of(config)
     if device.type == "cuda":
         make_cuda_reproducible()
     shape, num_classes, root = data.inputs.shape, data.num_classes, str(config["data"]["root"])
     batch = config["physical_batch"]
-    return _engine(_key(config["model"]), shape, num_classes, root, str(device), config["engine"], batch)
+    return _engine(_key(config["model"]), shape, num_classes, root, str(device), config["engine"], batch, private)
 
 
 def forget_engines() -> None:
@@ -133,7 +135,8 @@ def forget_engines() -> None:
 
 def check_model(config: Config) -> None:
     """Try the model on three samples of the data, once per process; on the CPU, for whoever checks trains nothing."""
-    _checked(_key(config["model"]), _key(config["dataset"]), str(config["data"]["root"]), config["engine"])
+    if build(config["algorithm"], "algorithm").private:  # an open method may mix samples
+        _checked(_key(config["model"]), _key(config["dataset"]), str(config["data"]["root"]), config["engine"])
 
 
 def make_cuda_reproducible() -> None:
@@ -154,14 +157,17 @@ def make_cuda_reproducible() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def training_rows(data: Data, split: Split, device: torch.device, gather: Gather) -> TrainingRows:
-    """The training rows of a split, sorted by group."""
-    groups = data.groups.numpy()[split.train]
-    rows = torch.from_numpy(split.train[np.argsort(groups, kind="stable")])
+def training_rows(
+    data: Data, split: Split, device: torch.device, gather: Gather, cells: Rows | None = None
+) -> TrainingRows:
+    """The training rows of a split, sorted by cell; the cells are the groups unless they are given."""
+    cells = data.groups.numpy()[split.train] if cells is None else cells
+    order = np.argsort(cells, kind="stable")
+    rows = torch.from_numpy(split.train[order])
     return TrainingRows(
         rows=rows.to(device),
         labels=data.labels[rows].to(device),
-        groups=data.groups[rows].to(device),
+        cells=torch.from_numpy(cells[order]).to(device),
         gather=gather,
         rows_at_once=rows_at_once(data.inputs),
     )
@@ -173,7 +179,25 @@ def gather(data: Data, rows: torch.Tensor, device: torch.device) -> torch.Tensor
     return data.inputs.gather(rows.to(home)).to(device, non_blocking=True)
 
 
-def _task(config: Config, dataset: Dataset, data: Data | None) -> Task:
+def cells_of(config: Config, data: Data, split: Split, method: AnyMethod, task: Task) -> tuple[Population, Rows]:
+    """The cells of a run's training rows: by group, and by fold where the method deals its rows out."""
+    groups = data.groups.numpy()[split.train]
+    folds = method.folds(task)
+    if folds == 1:
+        return task.population, groups
+    fold = np.zeros(len(groups), dtype=np.int64)
+    generator = addressed(config["seed"], "folds")
+    for group in range(len(task.population.sizes)):
+        rows = generator.permutation(np.flatnonzero(groups == group))
+        fold[rows] = np.arange(len(rows)) % folds
+    kinds, cells, sizes = np.unique(groups * folds + fold, return_inverse=True, return_counts=True)
+    population = Population(
+        tuple(sizes.tolist()), groups=tuple((kinds // folds).tolist()), folds=tuple((kinds % folds).tolist())
+    )
+    return population, cells
+
+
+def _task(config: Config, dataset: Dataset, data: Data | None, method: AnyMethod) -> Task:
     if data is None:
         if dataset.paper_group_sizes is None:
             raise ValueError(
@@ -193,24 +217,31 @@ def _task(config: Config, dataset: Dataset, data: Data | None) -> Task:
         steps = min(steps, schedule["max_steps"])
     if steps < 1:
         raise ValueError(f"schedule.epochs={schedule['epochs']} gives no step; train for at least one epoch")
-    return Task(
+    task = Task(
         population=Population(tuple(sizes)),
         batch_size=batch_size,
         steps=steps,
         steps_per_epoch=steps_per_epoch,
         minority_groups=tuple(minority),
     )
+    if data is None:
+        return task
+    population, _ = cells_of(config, data, data.splits(config["seed"]), method, task)
+    return replace(task, population=population)
 
 
 def _budget(privacy: Config, method: Method, total: int) -> Budget:
-    epsilon, delta = privacy["epsilon"], privacy["delta"]
-    if not (epsilon > 0 and math.isfinite(epsilon)):
+    epsilon, delta, noise_multiplier = privacy["epsilon"], privacy["delta"], privacy.get("noise_multiplier")
+    if (epsilon is None) == (noise_multiplier is None):
+        raise ValueError("give either privacy.epsilon or privacy.noise_multiplier")
+    if epsilon is not None and not (epsilon > 0 and math.isfinite(epsilon)):
         raise ValueError(f"privacy.epsilon={epsilon} must be positive and finite")
     delta = 1 / (2 * total) if delta is None else delta
     if not 0 < delta < 1 / total:
         raise ValueError(f"privacy.delta={delta} must be positive and below 1/n = {1 / total:.3g}; null takes 1/(2n)")
     return Budget(
         epsilon=epsilon,
+        noise_multiplier=noise_multiplier,
         delta=delta,
         neighbouring=Neighbouring(privacy["neighbouring"] or method.neighbouring),
         accountant=privacy["accountant"],
@@ -247,6 +278,7 @@ def _engine(
     device: str,
     wanted: str,
     physical_batch: int | None = None,
+    private: bool = True,
 ) -> Engine:
     spec = build(json.loads(model), "model")
     # Weights lie where data do.
@@ -255,6 +287,10 @@ def _engine(
     def module() -> torch.nn.Module:
         return build_model(shape, num_classes)
 
+    if not private:
+        from models.plain import PlainEngine
+
+        return PlainEngine(module, device=torch.device(device))
     asked: EngineName | None = None if wanted == "auto" else "fused" if wanted == "fused" else "opacus"
     if check_layers(module(), asked) == "fused":
         return fused_engine(module, device=torch.device(device))

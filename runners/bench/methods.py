@@ -17,12 +17,13 @@ from torch import Tensor, nn
 
 from accounting.ledger import Ledger
 from accounting.plan import Budget
-from accounting.sampling import GroupPoisson, Population, SamplingLaw, StratifiedWithoutReplacement
+from accounting.sampling import BLOCK_STEPS, CellPoisson, Population, SamplingLaw, StratifiedWithoutReplacement
 from accounting.streams import Streams
 from algorithms.asc import Asc
 from algorithms.base import Task
 from algorithms.optimizer import Sgd
-from algorithms.private_step import BLOCK_STEPS, Batch, Member, PrivateStep, TrainingRows
+from algorithms.private_step import PrivateMember, PrivateStep
+from algorithms.rows import Batch, TrainingRows
 from datasets.base import InMemory, rows_at_once
 from models.choose import fused_engine
 from models.cifar_cnn import CifarCnn
@@ -99,7 +100,7 @@ def measure(name: str, method: str, steps: int) -> dict[str, float]:
         equal = tuple(BATCH // len(GROUP_SIZES) for _ in GROUP_SIZES)
         rates = tuple(batch / size for batch, size in zip(equal, GROUP_SIZES, strict=True))
         result["stratified_ms"] = _drawing(StratifiedWithoutReplacement(population, equal))
-        result["poisson_ms"] = _drawing(GroupPoisson(population, rates))
+        result["poisson_ms"] = _drawing(CellPoisson(population, rates))
     return result
 
 
@@ -132,14 +133,14 @@ def private(problem: Problem, *, draw: bool, runs: int = 1) -> Step:
     rows = TrainingRows(
         rows=torch.arange(len(problem.labels)),
         labels=problem.labels,
-        groups=torch.repeat_interleave(torch.arange(len(GROUP_SIZES)), torch.tensor(GROUP_SIZES)),
+        cells=torch.repeat_interleave(torch.arange(len(GROUP_SIZES)), torch.tensor(GROUP_SIZES)),
         gather=problem.data.gather,
         rows_at_once=rows_at_once(problem.data),
     )
 
-    def member(run: int) -> Member:
+    def member(run: int) -> PrivateMember:
         streams = Streams(f"bench {run}")
-        return Member(
+        return PrivateMember(
             method=method,
             optimizer=Sgd(lr=0.1),
             task=task,

@@ -222,15 +222,14 @@ def test_step_budget_of_asc(search: Search) -> None:
         return [GaussianEvent(Everyone(), 25 * kappa, 60)]
 
     sampling, steps, delta = WithoutReplacement(MNIST, 256), 11580, 1 / (2 * MNIST)
-    budget = per_step_budget(
-        sampling,
-        steps=steps,
-        other_events=losses,
+    calibration = calibrate(
+        lambda kappa: [GaussianEvent(sampling, kappa, steps), *losses(kappa)],
         target_epsilon=1.0,
         delta=delta,
         neighbouring=REPLACE,
         search=search,
     )
+    budget = per_step_budget(sampling, calibration)
     assert budget.order == 18.0
     step = GaussianEvent(sampling, budget.noise_multiplier)
     assert budget.rdp_per_step == divergence(step, order=18.0, neighbouring=REPLACE)
@@ -241,11 +240,6 @@ def test_step_budget_of_asc(search: Search) -> None:
         assert budget.noise_multiplier == 9.609375
         assert budget.rdp_per_step == pytest.approx(4.361e-5, abs=5e-9)
     assert json.loads(json.dumps(budget.to_dict()))["rdp_per_step"] == budget.rdp_per_step
-
-
-def test_step_budget_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="nothing to calibrate"):
-        per_step_budget(Poisson(0.0), steps=10, target_epsilon=1.0, delta=1e-5, neighbouring=ADD)
 
 
 CONTINUOUS = {

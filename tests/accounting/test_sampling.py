@@ -13,7 +13,7 @@ import pytest
 
 from accounting.events import Everyone, Poisson, WithoutReplacement
 from accounting.sampling import (
-    GroupPoisson,
+    CellPoisson,
     OneGroup,
     Population,
     SamplingLaw,
@@ -27,7 +27,7 @@ POPULATION = Population((50, 30, 10))
 DRAWS = 4000
 LAWS: list[tuple[SamplingLaw, tuple[float, ...]]] = [
     (UniformPoisson(POPULATION, 0.1), (0.1, 0.1, 0.1)),
-    (GroupPoisson(POPULATION, (0.05, 0.1, 0.4)), (0.05, 0.1, 0.4)),
+    (CellPoisson(POPULATION, (0.05, 0.1, 0.4)), (0.05, 0.1, 0.4)),
     (UniformWithoutReplacement(POPULATION, 18), (0.2, 0.2, 0.2)),
     (StratifiedWithoutReplacement(POPULATION, (5, 6, 7)), (0.1, 0.2, 0.7)),
     (OneGroup(POPULATION, (0.5, 0.3, 0.2), (10, 15, 5)), (0.5 * 0.2, 0.3 * 0.5, 0.2 * 0.5)),
@@ -87,7 +87,7 @@ def test_every_set_is_equally_likely(size: int) -> None:
 
 def test_what_the_accountant_is_told() -> None:
     assert UniformPoisson(POPULATION, 0.1).sampling_of(2) == Poisson(0.1)
-    assert GroupPoisson(POPULATION, (0.05, 0.1, 0.4)).sampling_of(2) == Poisson(0.4)
+    assert CellPoisson(POPULATION, (0.05, 0.1, 0.4)).sampling_of(2) == Poisson(0.4)
     assert UniformWithoutReplacement(POPULATION, 18).sampling_of(2) == WithoutReplacement(90, 18)
     assert StratifiedWithoutReplacement(POPULATION, (5, 6, 7)).sampling_of(2) == WithoutReplacement(10, 7)
     assert StratifiedWithoutReplacement(POPULATION, (5, 6, 10)).sampling_of(2) == Everyone()

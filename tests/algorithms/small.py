@@ -18,7 +18,8 @@ from accounting.sampling import Population
 from accounting.streams import Streams
 from algorithms.base import Method, Task
 from algorithms.optimizer import Sgd
-from algorithms.private_step import Member, PrivateStep, TrainingRows
+from algorithms.private_step import PrivateMember, PrivateStep
+from algorithms.rows import TrainingRows
 from models.fused import FusedEngine
 from runners.spec import build
 
@@ -53,7 +54,7 @@ def rows(scale: float = 3.0, seed: int = 0) -> TrainingRows:
     return TrainingRows(
         rows=torch.arange(len(groups)),
         labels=groups,
-        groups=groups,
+        cells=groups,
         gather=lambda wanted: inputs[wanted],
         rows_at_once=64,
     )
@@ -61,10 +62,10 @@ def rows(scale: float = 3.0, seed: int = 0) -> TrainingRows:
 
 def member(
     method: Method, key: str = "run", task: Task = TASK, asked: Budget | None = None, **optimizer: float
-) -> Member:
+) -> PrivateMember:
     plan = method.plan(task, asked or replace(budget(), neighbouring=method.neighbouring))
     streams = Streams(key)
-    return Member(
+    return PrivateMember(
         method=method,
         optimizer=Sgd(lr=optimizer.get("lr", 0.1), momentum=optimizer.get("momentum", 0.5)),
         task=task,
@@ -76,13 +77,13 @@ def member(
     )
 
 
-def fleet(members: Sequence[Member], seeds: Sequence[int] | None = None) -> PrivateStep:
+def fleet(members: Sequence[PrivateMember], seeds: Sequence[int] | None = None) -> PrivateStep:
     shared = engine()
     params = torch.stack([shared.initial(seed) for seed in seeds or range(len(members))])
     return PrivateStep(shared, members, params)
 
 
-def without_noise(run: Member) -> Member:
+def without_noise(run: PrivateMember) -> PrivateMember:
     """The same run whose gradient release adds no noise; only for tests of what is summed."""
     run.release = replace(run.present_release(), noise_std=0.0)
     return run

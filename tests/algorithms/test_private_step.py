@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from algorithms.azb import Azb
+from algorithms.base import Samples
 from algorithms.dpsgd import DpSgd
 from algorithms.private_step import PrivateStep, stack
 from models.fused import FusedEngine
@@ -66,8 +67,8 @@ def test_a_block_in_which_nobody_is_drawn_is_noised_and_charged() -> None:
 def test_no_importance_lets_a_sample_pass_its_bound(
     importance: float, as_tensor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def importance_of(_method: object, losses: torch.Tensor, *_: torch.Tensor) -> torch.Tensor | float:
-        return torch.full_like(losses, importance) if as_tensor else importance
+    def importance_of(_method: object, samples: Samples) -> torch.Tensor | float:
+        return torch.full_like(samples.losses, importance) if as_tensor else importance
 
     monkeypatch.setattr(DpSgd, "importance", importance_of)
     run = without_noise(member(method_of("dpsgd", clip_norm=0.01)))
@@ -120,8 +121,8 @@ def test_stack_makes_columns_of_numbers_that_differ() -> None:
 def test_methods_mixed_in_a_fleet_step_as_each_alone(kind: type[FusedEngine], monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit; one of them weighs its samples by their losses, and the others are clipped as usual."""
 
-    def by_loss(_self: object, losses: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
-        return losses
+    def by_loss(_self: object, samples: Samples) -> torch.Tensor:
+        return samples.losses
 
     monkeypatch.setattr(Azb, "importance", by_loss)
     shared = kind(small_chain, device=torch.device("cpu"))

@@ -25,7 +25,7 @@ def test_the_formula_is_the_variance_of_drawn_updates(name: str) -> None:
     law: Any = run.present_release().law
     estimate = sampling_variance(step.engine, step.params[0], run, 0, rows_per_group=max(SIZES))
     gradients = _all_gradients(step)
-    groups = run.data.groups.numpy()
+    groups = run.data.cells.numpy()
     weights = np.asarray(law.weights) if isinstance(law, OneGroup) else np.asarray(law.batches) / sum(law.batches)
     target = sum(weight * gradients[groups == group].mean(0) for group, weight in enumerate(weights))
     draws = law.draw_block(np.random.default_rng(0), 4000)
@@ -42,7 +42,7 @@ def test_group_means_and_variances_by_hand() -> None:
     step = fleet([member(method_of("azb"))])
     run = step.members[0]
     means, within = _group_gradients(step.engine, step.params[0], run, 0, rows_per_group=max(SIZES))
-    gradients, groups = _all_gradients(step), run.data.groups.numpy()
+    gradients, groups = _all_gradients(step), run.data.cells.numpy()
     for group in range(3):
         own = gradients[groups == group]
         np.testing.assert_allclose(means[group].numpy(), own.mean(0), atol=1e-5)

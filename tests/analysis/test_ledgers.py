@@ -20,7 +20,7 @@ ASSUMPTIONS = ["group sizes and group membership are public"]
 def line(release: Release, *, first_step: int = 0, count: int = 1) -> dict[str, Any]:
     """As accounting writes it."""
     events = tuple(release.event(group) for group in range(3))
-    return Line(release.to_dict(), events, first_step, count).to_dict()
+    return Line(release.to_dict(), events, first_step, first_step + count - 1, count).to_dict()
 
 
 def ledger() -> dict[str, Any]:

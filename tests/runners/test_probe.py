@@ -64,6 +64,7 @@ def test_what_a_run_takes_depends_on_its_method(measured: list[int]) -> None:
     assert 1.0 <= prop.batch <= 3.0
     assert prop.steps == asc.steps == dpsgd.steps == 200
     prepared = setup.prepare(config("algorithm=asc", "schedule.max_steps=200"))
+    assert prepared.plan is not None
     updates = prepared.plan.releases["group losses"]
     assert updates > 0
     assert asc.rows - dpsgd.rows == updates * prepared.task.population.total
