@@ -1,6 +1,7 @@
 """Answers from one draw are one release: the joint multiplier against compositions that leave no other value."""
 
 import math
+from typing import Literal
 
 import pytest
 from hypothesis import example, given, settings
@@ -42,11 +43,12 @@ def test_laplace_answers_cost_jointly_at_least_what_they_cost_composed(multiplie
 @example([1e-320, 3.0])
 @example([1e300, 1e300])
 def test_more_answers_never_leave_more_noise(multipliers: list[float]) -> None:
-    for norm in (1, 2):
-        joint = joint_multiplier(multipliers, norm=norm)  # type: ignore[arg-type]
+    norms: tuple[Literal[1, 2], ...] = (1, 2)
+    for norm in norms:
+        joint = joint_multiplier(multipliers, norm=norm)
         assert 0 <= joint <= min(multipliers)
-        assert joint_multiplier(multipliers[:1], norm=norm) == multipliers[0]  # type: ignore[arg-type]
-        wider = joint_multiplier([*multipliers, 1.0], norm=norm)  # type: ignore[arg-type]
+        assert joint_multiplier(multipliers[:1], norm=norm) == multipliers[0]
+        wider = joint_multiplier([*multipliers, 1.0], norm=norm)
         assert wider <= joint
 
 
