@@ -24,7 +24,7 @@ from accounting.events import Accountant, Event, Neighbouring
 
 __all__ = ["ACCOUNTANTS", "BaseAccountant", "Guarantee", "check_request", "divergence", "epsilon"]
 
-_RDP = RdpAccountant()
+_RDP = RdpAccountant()  # the one that knows divergences
 ACCOUNTANTS: Mapping[Accountant, BaseAccountant] = {"rdp": _RDP, "pld": PldAccountant(), "prv": PrvAccountant()}
 
 
@@ -65,4 +65,4 @@ def check_request(*, delta: float, neighbouring: Neighbouring | str, accountant:
 
 def divergence(event: Event, *, order: float, neighbouring: Neighbouring | str) -> float:
     """The Renyi divergence of all of one event at one order."""
-    return _RDP.divergence(event, order, relation(neighbouring))
+    return float(_RDP.divergences([event], [order], relation(neighbouring))[0])

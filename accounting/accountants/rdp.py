@@ -7,7 +7,7 @@ replacement, and a run may have hundreds of different ones. That of Laplace nois
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, assert_never
 
 import dp_accounting
@@ -40,10 +40,11 @@ _ROUNDING = 1e-9
 class RdpAccountant(BaseAccountant):
     name: ClassVar[Accountant] = "rdp"
 
-    def divergence(self, event: Event, order: float, neighbouring: Neighbouring) -> float:
-        """The Renyi divergence of all of one event at one order."""
-        self.check([event], neighbouring)
-        return float(_total(add_up([event]), [order], neighbouring, _divergences)[0])
+    def divergences(self, events: Iterable[Event], orders: Sequence[float], neighbouring: Neighbouring) -> Floats:
+        """The Renyi divergence of all events together at each order."""
+        totals = add_up(events)
+        self.check(totals, neighbouring)
+        return _total(totals, orders, neighbouring, _divergences)
 
     def _way_out(self, event: Event, neighbouring: Neighbouring) -> str | None:
         match event, neighbouring:
