@@ -1,13 +1,14 @@
 """What happened to the data, in the words the accountants read: sampling laws and noisy steps.
 
-A noise multiplier is kappa = noise std / norm bound of ONE record. Under replace-one a record can move the
-sum by twice its bound; accountants apply that factor (`Neighbouring.sensitivity`), callers never do.
+A noise multiplier is kappa = noise / norm bound of ONE record: std over L2 norm for Gaussian noise, scale over L1 norm
+for Laplace noise. Under replace-one a record can move the sum by twice its bound; accountants apply that factor
+(`Neighbouring.sensitivity`), callers never do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
@@ -98,13 +99,13 @@ def _check_count(count: int) -> None:
 
 
 @dataclass(frozen=True)
-class GaussianEvent:
-    """`count` noisy sums of bounded records: sample, clip, add noise of std noise_multiplier x bound.
+class _NoisySum:
+    """`count` sums of bounded records: sample, limit, add noise in proportion to the bound of one record.
 
     A noise multiplier of 0 is no noise (epsilon is infinite); infinity is no release at all (no cost).
     """
 
-    kind: ClassVar[str] = "gaussian"
+    kind: ClassVar[str]
     sampling: Sampling
     noise_multiplier: float
     count: int = 1
@@ -133,6 +134,39 @@ class GaussianEvent:
             noise_multiplier=float(record["noise_multiplier"]),
             count=int(record["count"]),
         )
+
+
+@dataclass(frozen=True)
+class GaussianEvent(_NoisySum):
+    """Every coordinate of the sum gets Gaussian noise of std noise_multiplier x L2 bound of one record."""
+
+    kind: ClassVar[str] = "gaussian"
+
+
+@dataclass(frozen=True)
+class LaplaceEvent(_NoisySum):
+    """Every coordinate of the sum gets Laplace noise of scale noise_multiplier x L1 bound of one record."""
+
+    kind: ClassVar[str] = "laplace"
+
+
+def joint_multiplier(multipliers: Iterable[float], *, norm: Literal[1, 2] = 2) -> float:
+    """The noise multiplier of several answers computed from one draw of records, as one sum: 1 / ||1 / m||.
+
+    Scaled to equal noise and put side by side, the answers are one vector, whose bound for one record is the norm of
+    theirs. Charged one by one they would look like independent draws, which costs less: too little.
+
+    Args:
+        norm: that of the record bounds: 2 for Gaussian noise, 1 for Laplace noise.
+    """
+    known = list(multipliers)
+    if not all(multiplier >= 0 for multiplier in known):
+        raise ValueError(f"a noise multiplier is not negative, but they are {known}")
+    least = min(known, default=math.inf)
+    if least == 0 or math.isinf(least):
+        return least
+    exposures = [least / multiplier for multiplier in known]  # of the least, so that one alone stays what it is
+    return least / (math.hypot(*exposures) if norm == 2 else math.fsum(exposures))
 
 
 @dataclass(frozen=True)
@@ -168,15 +202,15 @@ class RdpEvent:
         return cls(order=float(record["order"]), epsilon=float(record["epsilon"]), count=int(record["count"]))
 
 
-Event = GaussianEvent | RdpEvent
+Event = GaussianEvent | LaplaceEvent | RdpEvent
+_KINDS: dict[str, type[GaussianEvent] | type[LaplaceEvent] | type[RdpEvent]] = {
+    event.kind: event for event in (GaussianEvent, LaplaceEvent, RdpEvent)
+}
 
 
 def event_from_dict(record: Mapping[str, Any]) -> Event:
     """The inverse of `to_dict`, for a ledger read back from JSON."""
-    match record.get("kind"):
-        case GaussianEvent.kind:
-            return GaussianEvent.from_dict(record)
-        case RdpEvent.kind:
-            return RdpEvent.from_dict(record)
-        case kind:
-            raise ValueError(f"unknown kind of event {kind!r}: choose gaussian or rdp")
+    kind = record.get("kind")
+    if kind not in _KINDS:
+        raise ValueError(f"unknown kind of event {kind!r}: choose one of {', '.join(_KINDS)}")
+    return _KINDS[kind].from_dict(record)

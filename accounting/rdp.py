@@ -1,11 +1,11 @@
-"""Renyi DP of the sampled Gaussian mechanism, vectorised over rates and multipliers.
+"""Renyi DP of the sampled Gaussian mechanism and of Laplace noise, vectorised over rates and multipliers.
 
 Without replacement, replace-one: Theorem 27 of Wang, Balle, Kasiviswanathan, "Subsampled Renyi Differential
 Privacy and Analytical Moments Accountant" (2019). Poisson, add/remove: Mironov, Talwar, Zhang, "Renyi
 Differential Privacy of the Sampled Gaussian Mechanism" (2019). Between integer orders both use Corollary 10 of
 the former: the log-moment is convex in the order, so a chord bounds it (for Poisson the exact value is lower).
-The package dp-accounting makes the numbers we claim (accountants.py); these are for searches, which need
-thousands of them. Where the package subtracts nearly equal numbers, every sum here has only positive terms.
+The package dp-accounting makes the numbers we claim for Gaussian noise (accountants/rdp.py); these are for searches,
+which need thousands of them. Where the package subtracts nearly equal numbers, every sum here has only positive terms.
 
 Here a noise multiplier is z = noise std / SENSITIVITY: under replace-one, half the kappa of events.py.
 """
@@ -45,6 +45,16 @@ def gaussian(noise_multipliers: ArrayLike, orders: ArrayLike) -> Floats:
     z = np.asarray(noise_multipliers, dtype=float)[..., None]
     with np.errstate(divide="ignore", over="ignore"):
         return np.asarray(orders, dtype=float) * 0.5 / z / z
+
+
+def laplace(noise_multipliers: ArrayLike, orders: ArrayLike) -> Floats:
+    """Laplace noise without sampling, of shape [points, orders]: Mironov, "Renyi Differential Privacy" (2017), Prop. 6.
+
+    With several coordinates a record does most by putting its whole L1 bound into one: the divergence is convex in the
+    shift and 0 without one, so what it adds up to over coordinates is no more.
+    """
+    shift, a = 1 / np.asarray(noise_multipliers, dtype=float)[..., None], np.asarray(orders, dtype=float)
+    return shift + np.log1p((a - 1) * np.expm1(shift * (1 - 2 * a)) / (2 * a - 1)) / (a - 1)
 
 
 def without_replacement(rates: ArrayLike, noise_multipliers: ArrayLike, orders: Sequence[float]) -> Floats:

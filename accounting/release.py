@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from accounting.dominance import are_dominated
-from accounting.events import Event, Everyone, GaussianEvent, Poisson
+from accounting.events import Event, Everyone, GaussianEvent, LaplaceEvent, Poisson, joint_multiplier
 from accounting.sampling import SamplingLaw
 
 NoiseKind = Literal["gaussian", "laplace"]
@@ -139,9 +139,9 @@ class Release(Answer):
             return None
         if self.charged_as is not None:
             return self.charged_as
-        if len(multipliers) == 1:
-            return GaussianEvent(sampling, multipliers[0])
-        return GaussianEvent(sampling, 0.0 if min(multipliers) == 0 else 1 / math.hypot(*(1 / m for m in multipliers)))
+        if self.noise == "laplace":
+            return LaplaceEvent(sampling, multipliers[0])
+        return GaussianEvent(sampling, joint_multiplier(multipliers))
 
     def _prove_dominated(self, reference: GaussianEvent) -> None:
         """Every cell's step is dominated by the reference, or a ValueError."""

@@ -12,6 +12,7 @@ from accounting.events import (
     Event,
     Everyone,
     GaussianEvent,
+    LaplaceEvent,
     Neighbouring,
     Poisson,
     RdpEvent,
@@ -23,7 +24,11 @@ from accounting.events import (
 from tests.tree import ROOT
 
 LAWS: list[Sampling] = [Poisson(0.25), WithoutReplacement(474, 26), Everyone()]
-EVENTS: list[Event] = [*(GaussianEvent(law, 9.609375, 11580) for law in LAWS), RdpEvent(18.0, 4.361e-5, 11580)]
+EVENTS: list[Event] = [
+    *(GaussianEvent(law, 9.609375, 11580) for law in LAWS),
+    *(LaplaceEvent(law, 2.5, 60) for law in LAWS),
+    RdpEvent(18.0, 4.361e-5, 11580),
+]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
@@ -58,6 +63,7 @@ def test_times_multiplies_the_count_only() -> None:
 
 def test_equal_events_hash_alike_and_cannot_change() -> None:
     assert len({GaussianEvent(Poisson(0.1), 1.0), GaussianEvent(Poisson(0.1), 1.0)}) == 1
+    assert len({GaussianEvent(Poisson(0.1), 1.0), LaplaceEvent(Poisson(0.1), 1.0)}) == 2
     with pytest.raises(FrozenInstanceError):
         EVENTS[0].count = 1  # type: ignore[misc]
 
@@ -74,12 +80,14 @@ def test_equal_events_hash_alike_and_cannot_change() -> None:
         (lambda: GaussianEvent(Everyone(), -1.0), "-1.0"),
         (lambda: GaussianEvent(Everyone(), float("nan")), "nan"),
         (lambda: GaussianEvent(Everyone(), 1.0, -3), "-3"),
+        (lambda: LaplaceEvent(Everyone(), -2.0), "-2.0"),
+        (lambda: LaplaceEvent(Everyone(), 2.0, 2.5), "2.5"),  # type: ignore[arg-type]
         (lambda: RdpEvent(1.0, 0.1), "1.0"),
         (lambda: RdpEvent(float("inf"), 0.1), "inf"),
         (lambda: RdpEvent(2.0, -0.1), "-0.1"),
         (lambda: RdpEvent(2.0, 0.1, 1.5), "1.5"),  # type: ignore[arg-type]
         (lambda: sampling_from_dict({"law": "bernoulli"}), "bernoulli"),
-        (lambda: event_from_dict({"kind": "laplace"}), "laplace"),
+        (lambda: event_from_dict({"kind": "cauchy"}), "cauchy"),
     ],
 )
 def test_what_cannot_happen_is_refused_by_name(build: object, named: str) -> None:
