@@ -1,8 +1,8 @@
 """Composes the configuration of a run, checks it, and derives the run's id from it.
 
 Every error is a ConfigError of one sentence (runners/errors.py). A run's id is the SHA-256 of what its
-numbers depend on: not where it runs, where its files lie or which sweep asked for it
-(runners.store.NOT_HASHED), and nothing that is null, so that an option which is off by default can be added
+numbers depend on (runners/identity.py): not where it runs, where its files lie or which sweep asked for it, nor
+where code lies, and nothing that is null, so that an option which is off by default can be added
 later without changing the id of any earlier run.
 """
 
@@ -29,9 +29,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 import conf
 from runners.errors import ConfigError, explain, unknown_key
+from runners.identity import hashed_part
 from runners.schema import SPECS, Config
 from runners.spec import build, dump
-from runners.store import hashed_part
 
 VERSION_BASE = "1.3"
 CONFIG_NAME = "config"
