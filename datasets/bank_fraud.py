@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from datasets.base import Data, Dataset, InMemory, Provenance, Rows, Split, apportion
-from datasets.sources import Source, locate, opened, sha256, verified
+from datasets.sources import Source, digest_of, locate, opened, sha256, verified
 
 TARGET = "fraud_bool"
 CATEGORIES: dict[str, tuple[str, ...]] = {
@@ -99,6 +99,11 @@ class BankFraud(Dataset):
         if locate(WHOLE, root) is not None or _parquet(root) is not None:
             return "real"
         return "subset" if locate(EXTRACT, root) is not None else "simulated"
+
+    def digest(self, root: Path) -> str | None:
+        real = (self.provenance or self.found(root)) == "real"
+        parquet = _parquet(root) if real and locate(WHOLE, root) is None else None
+        return None if parquet is None else digest_of([parquet])
 
     def fetch(self, root: Path) -> list[Path]:
         if locate(WHOLE, root) is None and (parquet := _parquet(root)) is not None:

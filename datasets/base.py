@@ -11,6 +11,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, Protocol
 from zlib import crc32
@@ -26,7 +28,7 @@ Rows = NDArray[np.int64]
 Provenance = Literal["real", "subset", "simulated"]
 
 MOST_ROWS, MOST_BYTES = 4096, 256 << 20  # gathered at a time: many, unless they are large images
-
+SAMPLED_ROWS = 256  # inputs that are decoded one by one, and told from others by so many
 # max_examples cuts no group below this, or a small scale would lose the minority it is about.
 SMALLEST_CUT = 16
 
@@ -127,6 +129,15 @@ class Dataset(ABC):
         """The best that can be loaded from here without a network."""
         return "real" if all(locate(source, root) is not None for source in self.sources) else "simulated"
 
+    def digest(self, root: Path) -> str | None:
+        """What tells the data that `load` would read from others, to be part of a run's id.
+
+        None where a pinned checksum, a package or the twin's own seed already does. A class that pins nothing is told
+        by what it loads; to be told by its files, which is faster, it says `digest_of(paths)` (datasets/sources.py).
+        """
+        provenance = self.provenance or self.found(root)
+        return None if self.sources or provenance == "simulated" else _content_digest(self, root)
+
     def fetch(self, root: Path) -> list[Path]:
         """Obtain and verify the real files."""
         return obtain(self.sources, root)
@@ -161,6 +172,22 @@ class Dataset(ABC):
             return split
         generator = addressed(seed, "max_examples")
         return Split(*(cut(part, groups, len(sizes), self.max_examples, generator) for part in split))
+
+
+@lru_cache(maxsize=64)
+def _content_digest(dataset: Dataset, root: Path) -> str | None:
+    """Of labels, groups and inputs (some, where they are not in memory); None if nothing can be loaded, as yet."""
+    try:
+        data = dataset.load(root)
+        rows = torch.arange(len(data.labels))
+        inputs = data.inputs
+        some = rows if isinstance(inputs, InMemory) else rows[:: max(1, len(rows) // SAMPLED_ROWS)]
+        digest = sha256(repr(inputs.shape).encode())
+        for tensor in (data.labels, data.groups, *map(inputs.gather, some.split(rows_at_once(inputs)))):
+            digest.update(tensor.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+    except (ValueError, OSError):
+        return None
 
 
 def addressed(seed: int, purpose: str) -> np.random.Generator:

@@ -59,6 +59,9 @@ class Digits(Dataset):
             sources = {path.name: sha256(path)}
         return self._data(images, bunch.target.astype(np.int64), "real", sources)
 
+    def digest(self, root: Path) -> str | None:
+        return None  # scikit-learn's own file
+
     def simulate(self) -> Data:
         generator = np.random.default_rng(0)
         labels = generator.permutation(np.repeat(np.arange(10), COUNTS))

@@ -24,11 +24,12 @@ from omegaconf import DictConfig
 
 from runners import planner, process, worker
 from runners.errors import ConfigError
+from runners.identity import TARGET
 from runners.launcher import TRAIN_FLEET, Outcome
 from runners.local_launcher import SweepLauncher, train
 from runners.planner import fleets
 from runners.progress import Reporter
-from runners.spec import TARGET, build
+from runners.spec import build
 from runners.status import Follower
 from runners.store import ResultsError, Store
 from runners.worker import Fleet, PlannedRun

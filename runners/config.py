@@ -1,8 +1,8 @@
 """Composes the configuration of a run, checks it, and derives the run's id from it.
 
 Every error is a ConfigError of one sentence (runners/errors.py). A run's id is the SHA-256 of what its
-numbers depend on: not where it runs, where its files lie or which sweep asked for it
-(runners.store.NOT_HASHED), and nothing that is null, so that an option which is off by default can be added
+numbers depend on (runners/identity.py): not where it runs, where its files lie or which sweep asked for it, nor
+where code lies, and nothing that is null, so that an option which is off by default can be added
 later without changing the id of any earlier run.
 """
 
@@ -29,9 +29,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 import conf
 from runners.errors import ConfigError, explain, unknown_key
+from runners.identity import hashed_part
 from runners.schema import SPECS, Config
 from runners.spec import build, dump
-from runners.store import hashed_part
 
 VERSION_BASE = "1.3"
 CONFIG_NAME = "config"
@@ -52,8 +52,8 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """The configuration that these Hydra overrides make, complete and checked."""
     cfg = _composed(overrides)
     config = resolve(cfg)
-    for group in SPECS:
-        cfg[group] = config[group]
+    for key in (*SPECS, "data_digest"):
+        cfg[key] = config[key]
     return cfg
 
 
@@ -74,7 +74,8 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
     for group in SPECS:
         if config[group] == MISSING:
             raise ConfigError(f"{group} is not chosen: set {group}=NAME, one of {', '.join(choices(group))}")
-        config[group] = dump(_located(build(config[group], group), config))
+        spec = build(config[group], group)
+        config[group] = dump(_located(spec, config) if group == "dataset" else spec)
     _check_fields(config, Config, "")
     for key, (holds, sentence) in _RULES.items():
         value = functools.reduce(operator.getitem, key.split("."), config)
@@ -83,10 +84,20 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _located(spec: Any, config: Mapping[str, Any]) -> Any:
-    """A dataset that says what its data are: real files and their twin must not share the id of a run."""
-    if getattr(spec, "provenance", "") is None and not config["schedule"]["plan_only"]:
-        return dataclasses.replace(spec, provenance=spec.found(Path(config["data"]["root"])))
+def _located(spec: Any, config: dict[str, Any]) -> Any:
+    """The dataset once it says what its data are: neither a twin nor an edited file may share the id of a run."""
+    if config["schedule"]["plan_only"]:
+        return spec
+    root, asked = Path(config["data"]["root"]), config["data_digest"]
+    if getattr(spec, "provenance", "") is None:
+        spec = dataclasses.replace(spec, provenance=spec.found(root))
+    try:
+        found = spec.digest(root)
+    except OSError:  # not there yet, as `rawls data` would have it; whoever loads them says what is missing
+        found = None
+    if asked not in (None, found):
+        raise ConfigError(f"data_digest={asked} is not that of the data under data.root={root} ({found or 'pinned'})")
+    config["data_digest"] = found
     return spec
 
 

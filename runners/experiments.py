@@ -26,8 +26,9 @@ from hydra.errors import HydraException
 
 from runners.config import Composer, composer, explained, hydra_ready, run_id
 from runners.errors import ConfigError
+from runners.identity import NOT_HASHED
 from runners.spec import name_of
-from runners.store import NOT_HASHED, to_json, writing
+from runners.store import to_json, writing
 
 Axes = dict[str, list[str]]
 """The overrides (`key=value`) that a grid takes for each key."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from runners.identity import hashed_part
 from runners.spec import name_of
-from runners.store import hashed_part
 
 
 def label_of(config: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> str:

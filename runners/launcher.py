@@ -19,8 +19,9 @@ from multiprocessing.connection import wait
 from typing import Protocol
 
 from runners import memory, planner, process, worker
+from runners.identity import hashed_part
 from runners.progress import Message, Reporter
-from runners.store import Store, hashed_part
+from runners.store import Store
 from runners.worker import Fleet, PlannedRun, Report
 
 __all__ = ["Failure", "Outcome", "PlannedRun", "Report", "launch"]

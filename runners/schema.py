@@ -116,6 +116,8 @@ class Config:
     schedule: Schedule = field(default_factory=Schedule)
     probe: Probe = field(default_factory=Probe)
     seed: int = field(default=0, metadata={"least": 0})
+    # Found, not given: what tells data that no checksum pins from others; null where one does.
+    data_digest: str | None = None
     scale: Scale = field(default_factory=Scale)
     device: str = "auto"
     engine: str = field(default="auto", metadata={"choices": ("auto", "fused", "opacus_hooks", "opacus_ghost")})

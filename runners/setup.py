@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -80,7 +80,7 @@ def prepare(config: Config) -> Prepared:
 
 def load(config: Config) -> Data:
     """The dataset, loaded once per process."""
-    return _load(_key(config["dataset"]), str(config["data"]["root"]))
+    return _load(_where(config))
 
 
 @lru_cache(maxsize=1)
@@ -99,7 +99,7 @@ def on_device(data: Data, device: torch.device) -> Data:
 
 def num_valid(config: Config) -> int:
     """Rows of the validation part."""
-    return _counts(_key(config["dataset"]), str(config["data"]["root"]), config["seed"])[1]
+    return _counts(_where(config), config["seed"])[1]
 
 
 def device_of(config: Config) -> torch.device:
@@ -136,7 +136,7 @@ def forget_engines() -> None:
 def check_model(config: Config) -> None:
     """Try the model on three samples of the data, once per process; on the CPU, for whoever checks trains nothing."""
     if build(config["algorithm"], "algorithm").private:  # an open method may mix samples
-        _checked(_key(config["model"]), _key(config["dataset"]), str(config["data"]["root"]), config["engine"])
+        _checked(_key(config["model"]), _where(config), config["engine"])
 
 
 def make_cuda_reproducible() -> None:
@@ -205,7 +205,7 @@ def _task(config: Config, dataset: Dataset, data: Data | None, method: AnyMethod
             )
         sizes, minority = dataset.paper_group_sizes, dataset.minority_groups
     else:
-        sizes, _ = _counts(_key(config["dataset"]), str(config["data"]["root"]), config["seed"])
+        sizes, _ = _counts(_where(config), config["seed"])
         minority = dataset.minority_groups
     schedule = config["schedule"]
     batch_size, total = schedule["batch_size"], sum(sizes)
@@ -255,18 +255,34 @@ def _planned(privacy: str, task: Task, method: Method) -> Plan:
     return method.plan(task, _budget(json.loads(privacy), method, task.population.total))
 
 
+class Where(NamedTuple):
+    """Which data: the specification, the folder, and what tells them from others where no checksum does."""
+
+    dataset: str
+    root: str
+    digest: str | None
+
+
+def _where(config: Config) -> Where:
+    return Where(_key(config["dataset"]), str(config["data"]["root"]), config.get("data_digest"))
+
+
 @lru_cache(maxsize=1 << 14)
-def _counts(dataset: str, root: str, seed: int) -> tuple[tuple[int, ...], int]:
+def _counts(where: Where, seed: int) -> tuple[tuple[int, ...], int]:
     """Training rows of each group, and validation rows, in the split of a seed."""
-    data = _load(dataset, root)
+    data = _load(where)
     split = data.splits(seed)
-    num_groups = len(build(json.loads(dataset), "dataset").group_names)
+    num_groups = len(build(json.loads(where.dataset), "dataset").group_names)
     return tuple(np.bincount(data.groups.numpy()[split.train], minlength=num_groups).tolist()), len(split.valid)
 
 
 @lru_cache(maxsize=4)
-def _load(dataset: str, root: str) -> Data:
-    return build(json.loads(dataset), "dataset").load(Path(root))
+def _load(where: Where) -> Data:
+    dataset: Dataset = build(json.loads(where.dataset), "dataset")
+    data = dataset.load(Path(where.root))
+    if where.digest is not None and dataset.digest(Path(where.root)) != where.digest:
+        raise ValueError(f"the data under data.root={where.root} changed since the run was asked for: start it again")
+    return data
 
 
 @lru_cache(maxsize=8)
@@ -303,10 +319,10 @@ def _engine(
 
 
 @lru_cache(maxsize=64)
-def _checked(model: str, dataset: str, root: str, wanted: str) -> None:
-    data = _load(dataset, root)
+def _checked(model: str, where: Where, wanted: str) -> None:
+    data = _load(where)
     rows = torch.arange(min(3, len(data.labels)))
-    engine = _engine(model, data.inputs.shape, data.num_classes, root, "cpu", wanted)
+    engine = _engine(model, data.inputs.shape, data.num_classes, where.root, "cpu", wanted)
     check_samples_apart(engine, data.inputs.gather(rows), data.labels[rows])
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from runners.errors import ConfigError, nearest
+from runners.identity import TARGET
 
-TARGET = "_target_"
 _MISSING_TEXT = "???"
 _IN_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text", type(None): "null"}
 

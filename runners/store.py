@@ -23,19 +23,16 @@ import yaml
 
 from runners import presence
 from runners.files import TEMPORARY, ResultsError, to_json, write, write_together, writing
+from runners.identity import hashed_part
 from runners.leases import Lease, LeaseLost, Leases, parsed
 from runners.run_folder import CHECKPOINT, CONFIG, ERROR, HISTORY, SUMMARY, RunFolder
 
-__all__ = [
-    "NOT_HASHED", "LeaseLost", "ResultsError", "RunFolder", "State", "Store", "hashed_part", "to_json", "writing",
-]  # fmt: skip
+__all__ = ["LeaseLost", "ResultsError", "RunFolder", "State", "Store", "to_json", "writing"]
 
 State = Literal["missing", "running", "interrupted", "done", "failed"]
 
 FORMAT = 2  # 1 had a lock per run instead of leases, and no store.json
 MINIMUM_FREE_BYTES = 256 * 2**20
-# What a run is not identified by: where and how it is run, and which sweep asked for it.
-NOT_HASHED = frozenset({"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale"})
 _FORMAT_FILE = "store.json"
 _SEAL = b"# rawls "
 
@@ -248,21 +245,10 @@ class Store:
             self._has_format = True
 
 
-def hashed_part(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a resolved configuration that identifies the run; null says nothing, at any depth."""
-    return _without_null({key: value for key, value in config.items() if key not in NOT_HASHED})
-
-
 def _sealed(config: Mapping[str, Any], text: bytes) -> bytes:
     """The first line of a config.yaml: what the configuration identifies, and the text that follows, as hashes."""
     canonical = to_json(hashed_part(config), sort_keys=True)
     return _SEAL + f"{hashlib.sha256(canonical.encode()).hexdigest()} {hashlib.sha256(text).hexdigest()}".encode()
-
-
-def _without_null(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_null(item) for key, item in value.items() if item is not None}
-    return [_without_null(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -11,8 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from runners.identity import hashed_part
 from runners.spec import name_of
-from runners.store import hashed_part, to_json
+from runners.store import to_json
 
 LONGEST_TAG = 64  # W&B takes no longer one
 _IN_THE_NAME = ("epsilon", "dataset", "algorithm")

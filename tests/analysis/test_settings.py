@@ -5,8 +5,8 @@ import yaml
 
 from analysis import cache, settings
 from runners.config import compose, resolve
+from runners.identity import NOT_HASHED
 from runners.spec import name_of
-from runners.store import NOT_HASHED
 
 
 def write_config(root: Path, run: str, text: str) -> None:

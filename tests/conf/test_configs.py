@@ -12,8 +12,9 @@ from omegaconf import OmegaConf
 from analysis.reported import reported
 from runners.config import CONF, choices, compose, resolve
 from runners.experiments import manifest_of, plan
+from runners.identity import TARGET
 from runners.schema import SPECS
-from runners.spec import TARGET, build, dump, name_of
+from runners.spec import build, dump, name_of
 
 EXPERIMENTS = choices("experiment")
 PAIRS = [tuple(name.split("/")) for name in choices("pair")]

@@ -78,6 +78,16 @@ def small_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def test_only_the_parquet_is_told_by_its_bytes(small_base: Path) -> None:
+    root = small_base.parent.parent
+    first = BankFraud().digest(root)
+    assert first is not None and BankFraud(provenance="simulated").digest(root) is None
+    small_base.write_bytes(small_base.read_bytes() + b" ")
+    assert BankFraud().digest(root) not in (first, None)
+    (small_base.parent / "Base.csv").write_text("pinned")
+    assert BankFraud().digest(root) is None
+
+
 def test_months_are_the_parts_and_fraud_by_age_the_groups(small_base: Path, tmp_path: Path) -> None:
     data = BankFraud().load(tmp_path)
     frame = table()

@@ -157,6 +157,23 @@ def test_files_at_hand_need_no_fetching(root: Path) -> None:
     assert paths[2].startswith("img_align_celeba")
 
 
+@pytest.mark.parametrize("root", ["folder"], indirect=True)
+def test_extracted_images_are_told_apart_by_names_and_sizes(root: Path) -> None:
+    folder = root / "celeba" / "img_align_celeba"
+    first = CelebA().digest(root)
+    assert first is not None and CelebA().digest(root) == first and CelebA(provenance="simulated").digest(root) is None
+    (folder / "000003.jpg").write_bytes(IMAGES["000003.jpg"] + b" ")
+    celeba._images_digest.cache_clear()  # a process looks once
+    assert CelebA().digest(root) not in (first, None)
+
+
+@pytest.mark.parametrize("root", ["archive"], indirect=True)
+def test_an_archive_is_pinned(root: Path) -> None:
+    assert CelebA().digest(root) is None
+    (root / "celeba" / "img_align_celeba").mkdir()  # a partial folder gives way to it
+    assert CelebA().digest(root) is None
+
+
 def test_an_image_size_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="image_size=4"):
         CelebA(image_size=4)
