@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -217,6 +217,10 @@ class Plan:
     def assumptions(self) -> tuple[str, ...]:
         """What the proof takes for granted, and what it leaves out."""
         return (ASSUMED_PUBLIC[self.budget.neighbouring], NOT_COVERED, *self.notes)
+
+    def claiming(self, claim: Claim) -> Plan:
+        """The same plan, beside what its paper would print."""
+        return replace(self, claim=claim)
 
     def check(self, ledger: Ledger) -> tuple[float, ...]:
         """Epsilon per cell from the ledger alone; an error if it passes the plan, or releases differ from it."""

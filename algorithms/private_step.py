@@ -80,7 +80,7 @@ class PrivateStep(FleetStep[PrivateMember]):
             member.method.look_at if isinstance(member.method, Asks) else None for member in members
         ]
         self._directing = [
-            _Directing(of, method, self.params)
+            _Directing(of, method, [member.method for member in members[of]], self.params)
             for of, method in stack([member.method for member in members], self.params)
             if isinstance(method, Directs)
         ]
@@ -246,13 +246,10 @@ class PrivateStep(FleetStep[PrivateMember]):
 class _Directing:
     """Neighbouring runs that make directions of their own, and the vectors that they keep."""
 
-    def __init__(self, runs: slice, method: Directs, params: Tensor) -> None:
-        self.runs, self.method = runs, method
-        count = runs.stop - runs.start
-        self.vectors = {name: params.new_zeros(count, params.shape[1]) for name in method.vectors}
-        share = method.second_share()
-        column = share.flatten().tolist() if isinstance(share, Tensor) else [share]
-        self.shares = column if len(column) == count else column * count
+    def __init__(self, runs: slice, stacked: Directs, methods: Sequence[Method], params: Tensor) -> None:
+        self.runs, self.method = runs, stacked
+        self.vectors = {name: params.new_zeros(len(methods), params.shape[1]) for name in stacked.vectors}
+        self.shares = [cast(Directs, method).second_share() for method in methods]
 
 
 class _LookAtBatch:

@@ -1,0 +1,27 @@
+"""AUTO-S: DP-SGD that normalises instead of clipping (Bu et al. 2023): R g / (||g|| + gamma) for every gradient g."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from algorithms.base import Samples
+from algorithms.dpsgd import DpSgd
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoS(DpSgd):
+    """Sample, normalise, sum, add noise, step.
+
+    Args:
+        clip_norm: R.
+        stability: gamma, which keeps small gradients smaller than large ones.
+    """
+
+    stability: float = 0.01
+    sampling: Literal["without_replacement", "poisson"] = "poisson"
+
+    def importance(self, samples: Samples) -> Tensor:
+        return samples.bounds / (samples.norms + self.stability)
