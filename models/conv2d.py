@@ -53,6 +53,17 @@ def gradients(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Gradients:
     return Gradients(weight, bias, squares, lambda total: total.view(layer.weight.shape))
 
 
+def add(first: Gradients, second: Gradients) -> Gradients:
+    """Of the sum of two losses, from what one layer gave for each; the first one is overwritten."""
+    weight = first.weight.add_(second.weight)
+    squares = weight.square().sum(1)
+    bias = None
+    if first.bias is not None and second.bias is not None:
+        bias = first.bias.add_(second.bias)
+        squares.add_(bias.square().sum(1))
+    return Gradients(weight, bias, squares, first.in_order)
+
+
 def weight_gradient(layer: nn.Conv2d, a: Tensor, g: Tensor, *, samples: int = 1) -> Tensor:
     """Weight gradient of a convolution, or of `samples` of them side by side in the channels."""
     out_channels, *inner = layer.weight.shape

@@ -8,15 +8,22 @@ how the runs are computed (stacked, or one after another) is the engine's own af
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import groupby
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 Weigh = Callable[[Tensor, Tensor, slice, slice], Tensor]
 """(losses, norms, runs, slots) of a window [run, slot] -> the weight of each of its samples."""
+
+
+Triple = tuple[Tensor, Tensor, Tensor]
+"""Losses, norms and weights [run, slot]."""
 
 
 @dataclass(frozen=True)
@@ -29,59 +36,195 @@ class WeightedSum:
     total: Tensor
 
     @classmethod
-    def of_parts(cls, parts: Sequence[tuple[Tensor, Tensor, Tensor]], total: Tensor) -> WeightedSum:
-        """From losses, norms and weights of consecutive slots, [run, slot] each; an empty batch has no parts."""
-        if len(parts) == 1:
-            losses, norms, weights = parts[0]
-        elif parts:
-            losses, norms, weights = (torch.cat(values, 1) for values in zip(*parts, strict=True))
-        else:
-            losses, norms, weights = total.new_zeros(3, len(total), 0)
+    def of_parts(cls, parts: Sequence[Sequence[Triple]], total: Tensor) -> WeightedSum:
+        """From losses, norms and weights [run, slot] of consecutive runs, in each of consecutive slots, if any."""
+        of_runs = [_side_by_side(of_slots, 1) for of_slots in parts if of_slots]
+        losses, norms, weights = _side_by_side(of_runs, 0) if of_runs else total.new_zeros(3, len(total), 0).unbind()
         return cls(losses, norms, weights, total)
+
+
+def _side_by_side(triples: Sequence[Triple], dimension: int) -> Triple:
+    if len(triples) == 1:
+        return triples[0]
+    losses, norms, weights = (torch.cat(values, dimension) for values in zip(*triples, strict=True))
+    return losses, norms, weights
 
 
 @dataclass(frozen=True)
 class Look:
-    needs: Sequence[Any]
-    see: Callable[..., None]
+    """What runs ask of their whole batch before any of its samples is weighed.
+
+    Args:
+        needs: per run None, "losses" or "norms".
+        see: (run, losses [slot in use], norms [slot in use] or None) -> None; called once for each run that asks,
+            before the first `weigh` of that run.
+    """
+
+    needs: Sequence[Literal["losses", "norms"] | None]
+    see: Callable[[int, Tensor, Tensor | None], None]
 
 
 @dataclass(frozen=True)
 class SecondPoint:
+    """Gradients at two points: a sample's is share x (its gradient at these parameters) + (1 - share) x (at the first).
+
+    Its norm is the norm of that. The losses shown are those at the first point, unless the share is 1.
+
+    Args:
+        params: [run, parameter].
+        shares: per run; 0 leaves the second point out, 1 the first. A mean of the two lies between, but any will do.
+    """
+
     params: Tensor
     shares: Sequence[float]
 
 
 class Engine(Protocol):
-    """Per-sample losses and norms, weighted gradient sums, and plain evaluation of one model."""
+    """Per-sample losses and norms, weighted gradient sums, and plain evaluation of one model.
+
+    Args:
+        num_buffers: running statistics, which lie behind the parameters in a run's row; none for private engines.
+    """
 
     num_parameters: int
+    num_buffers: int
 
     def initial(self, seed: int) -> Tensor:
-        """Initial parameters, flat [parameter]; a function of the seed alone."""
+        """Initial parameters and buffers, flat [parameter + buffer]; a function of the seed alone."""
         ...
 
     def weighted_sum(
-        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
+        self,
+        params: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        weigh: Weigh,
+        counts: Sequence[int] | None = None,
+        *,
+        look: Look | None = None,
+        second: SecondPoint | None = None,
+        seeds: Sequence[int] | None = None,
     ) -> WeightedSum:
         """Sum of weight x gradient over the samples of each run.
 
         Args:
-            params: [run, parameter].
+            params: [run, parameter + buffer].
             inputs: [run, slot, ...]; a batch may be empty (no slots).
             labels: [run, slot].
             counts: slots in use of each run, the rest being padding; None when all are. An engine that loops over the
                 runs leaves the padding out, so that a run in a ragged fleet is computed as it is alone.
             weigh: called once per window of samples, in order; windows partition the batch.
+            look: what to show of a run's whole batch before it is weighed; the sums are the same bits without it.
+            second: where to take gradients besides.
+            seeds: one per run, for models that draw at random in training; the others ignore it.
 
         Formal guarantees: the weights are applied exactly as `weigh` returned them; a sample whose gradient
-        is not finite contributes exactly zero and is shown to `weigh` with an infinite norm.
+        is not finite contributes exactly zero and is shown to `weigh` with an infinite norm; a norm is not below the
+        true one (but for float rounding), unless both are below 1e-12.
         """
         ...
 
     def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses and whether the prediction is right, [sample] each, of one run's parameters [parameter]."""
+        """Losses and whether the prediction is right, [sample] each, of one run's parameters [parameter + buffer]."""
         ...
+
+    def predict(self, params: Tensor, inputs: Tensor) -> Tensor:
+        """Logits [sample, class] of one run."""
+        ...
+
+    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Gradient of each sample's own loss with respect to its inputs, in their shape, of one run."""
+        ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """What an engine has computed of a window of samples, up to their weights.
+
+    Args:
+        window: runs and slots.
+        losses, norms: [run, slot] of the window.
+        finite: whether all norms are.
+        add: adds the weighted gradients to the total, for weights [run, slot] that are 0 where a norm is not finite.
+    """
+
+    window: tuple[slice, slice]
+    losses: Tensor
+    norms: Tensor
+    finite: bool
+    add: Callable[[Tensor], None]
+
+
+def weigh_parts(
+    parts: Callable[[], Iterable[Part]],
+    runs: slice,
+    weigh: Weigh,
+    look: Look | None,
+    counts: Sequence[int] | None,
+    *,
+    keep: bool = True,
+) -> list[Triple]:
+    """Losses, norms and weights of the parts: first all of them are shown, then they are weighed and added one by one.
+
+    Args:
+        parts: computes the parts of these runs, in order of their slots.
+        counts: slots in use of all runs.
+        keep: whether all parts of a look fit into memory; else they are computed twice.
+    """
+
+    def finish(part: Part) -> Triple:
+        weights = weigh(part.losses, part.norms, *part.window)
+        if not part.finite:
+            weights = torch.where(part.norms < math.inf, weights, 0.0)  # not a product: zero times nan is nan
+        part.add(weights)
+        return part.losses, part.norms, weights
+
+    if look is None or not any(look.needs[runs]):
+        return list(map(finish, parts()))  # map lets go of a part before it asks for the next one
+    kept: deque[Part] = deque()
+    shown: list[tuple[Tensor, Tensor]] = []
+    for part in parts():
+        shown.append((part.losses, part.norms))
+        if keep:
+            kept.append(part)
+        del part
+    losses, norms = (torch.cat(values, 1) for values in zip(*shown, strict=True)) if shown else (None, None)
+    for row, run in enumerate(range(runs.start, runs.stop)):
+        if need := look.needs[run]:
+            used = slice(None if counts is None else counts[run])
+            nothing = torch.zeros(0)
+            of_run = (nothing, nothing) if losses is None or norms is None else (losses[row, used], norms[row, used])
+            look.see(run, of_run[0], of_run[1] if need == "norms" else None)
+    return list(map(finish, (kept.popleft() for _ in range(len(kept))) if keep else parts()))
+
+
+def alike(second: SecondPoint | None, runs: int) -> Iterator[slice]:
+    """Neighbouring runs that take their gradients at the same points."""
+    shares = [0.0] * runs if second is None else second.shares
+    start = 0
+    for _, together in groupby(shares, key=lambda share: (share == 0, share == 1)):
+        stop = start + len(list(together))
+        yield slice(start, stop)
+        start = stop
+
+
+Point = tuple[Tensor, Sequence[float] | None]
+"""Parameters [run, parameter], and the share of their gradients per run; None where that is all of it."""
+
+
+def points(params: Tensor, second: SecondPoint | None, runs: slice) -> list[Point]:
+    """Where runs that are alike take their gradients; their losses are those at the first of the points."""
+    if second is None or second.shares[runs.start] == 0:
+        return [(_rows(params, runs), None)]
+    if second.shares[runs.start] == 1:
+        return [(_rows(second.params, runs), None)]
+    shares = second.shares[runs]
+    return [(_rows(params, runs), [1 - share for share in shares]), (_rows(second.params, runs), shares)]
+
+
+def _rows(params: Tensor, runs: slice) -> Tensor:
+    """The rows of these runs; the tensor itself when they are all, so that engines know it again."""
+    return params if runs == slice(0, len(params)) else params[runs]
 
 
 class FlatParameters:
@@ -187,14 +330,3 @@ def check_samples_apart(engine: Engine, inputs: Tensor, labels: Tensor) -> None:
             "the gradient of a sample depends on the others of its batch: call every layer on a tensor whose first "
             "dimension is the sample, and let nothing mix samples"
         )
-
-
-def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Per-sample cross-entropy and its gradient with respect to the logits, without an autograd tape.
-
-    Computed as [class, sample]: torch vectorises a softmax over the first dimension, but not over a short last one.
-    """
-    index = labels.unsqueeze(0)
-    log_probabilities = logits.T.contiguous().log_softmax(0)
-    losses = log_probabilities.gather(0, index)[0].neg_()
-    return losses, log_probabilities.exp_().scatter_(0, index, -1.0, reduce="add").T

@@ -10,7 +10,8 @@ Weights, clipping and noise are not Opacus' affair here: only its rules for laye
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -20,14 +21,21 @@ from torch import Tensor, nn
 
 from models.engine import (
     FlatParameters,
+    Look,
+    Part,
+    SecondPoint,
+    Triple,
     Weigh,
     WeightedSum,
     aligned,
     aligned_rows,
     initial_parameters,
+    points,
     usable_by_autograd,
+    weigh_parts,
 )
-from models.fused import RULES
+from models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
+from models.rules import RULES
 from models.validate import check_layers
 
 Mode = Literal["hooks", "ghost"]
@@ -49,7 +57,7 @@ def _layer_norms(layer: nn.Module, activations: list[Tensor], gradients: Tensor)
     """Gradient norms [sample] of a layer's parameters; those of a layer with a ghost rule all under its first one."""
     parameters = list(layer.parameters(recurse=False))
     if isinstance(layer, nn.Linear | nn.Embedding):
-        squares, _ = RULES[type(layer)](layer, activations[0], gradients)
+        squares, _ = RULES[type(layer)](layer, [(activations[0], gradients)])
         return dict.fromkeys(parameters, torch.zeros_like(squares)) | {parameters[0]: squares.sqrt()}
     sampler = GradSampleModule.GRAD_SAMPLERS.get(type(layer), ft_compute_per_sample_gradient)
     samples = sampler(layer, activations, gradients)
@@ -64,6 +72,7 @@ def _squares(values: Tensor) -> Tensor:
 _HOOKS = {"hooks": GradSampleModule, "ghost": _GhostClipping}
 _RESULT = {"hooks": "grad_sample", "ghost": "_norm_sample"}  # the attribute of a parameter that the hooks set
 PHYSICAL_BATCH = 16
+LOOK_BYTES = 1 << 30  # per-sample gradients that a look may keep until their weights are known; more are computed twice
 
 
 class OpacusEngine:
@@ -104,68 +113,97 @@ class OpacusEngine:
         # Not strict: it refuses constant buffers too, and check_layers has refused the layers it is after.
         self._hooks = _HOOKS[mode](self._module, loss_reduction="sum", strict=False)
         self.num_parameters = self._flat.num_parameters
+        self.num_buffers = 0
 
     def initial(self, seed: int) -> Tensor:
         module = initial_parameters(self._build, seed)
         return FlatParameters(module).flatten(module).to(self._device)
 
     def weighted_sum(
-        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
-    ) -> WeightedSum:
-        with torch.inference_mode(False):
-            inputs, labels = usable_by_autograd(inputs), usable_by_autograd(labels)
-            return self._weighted_sum(params, inputs, labels, weigh, counts)
-
-    def _weighted_sum(
-        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None
+        self,
+        params: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        weigh: Weigh,
+        counts: Sequence[int] | None = None,
+        *,
+        look: Look | None = None,
+        second: SecondPoint | None = None,
+        seeds: Sequence[int] | None = None,
     ) -> WeightedSum:
         runs, slots = labels.shape
-        losses, norms, weights = params.new_zeros(3, runs, slots).unbind()
         total = aligned_rows(runs, self.num_parameters, like=params)
-        for run in range(runs):
-            self._flat.bind(aligned(params[run]))
-            run_inputs = aligned(inputs[run])
-            views = self._flat.views(total[run])
-            used = slots if counts is None else counts[run]
-            for start in range(0, used, self._physical_batch):
-                window = (slice(run, run + 1), slice(start, min(start + self._physical_batch, used)))
-                with warnings.catch_warnings():  # torch would say at every step that inputs need no gradient
-                    warnings.filterwarnings("ignore", "Full backward hook is firing")
-                    losses[window], norms[window], weights[window] = self._add_window(
-                        run_inputs[window[1]], labels[run, window[1]], weigh, window, views
-                    )
-        return WeightedSum(losses, norms, weights, total)
+        rows: list[list[Triple]] = []
+        with torch.inference_mode(False), warnings.catch_warnings():
+            # torch would say at every step that inputs need no gradient
+            warnings.filterwarnings("ignore", "Full backward hook is firing")
+            inputs, labels = usable_by_autograd(inputs), usable_by_autograd(labels)
+            for run in range(runs):
+                of_run = slice(run, run + 1)
+                at = [(aligned(row[0]), shares and shares[0]) for row, shares in points(params, second, of_run)]
+                if len(at) > 1 and self._mode == "ghost":
+                    raise ValueError("engine=opacus_ghost takes no gradients at two points; use engine=opacus_hooks")
+                used = slots if counts is None else counts[run]
+                views = self._flat.views(total[run])
+                make = partial(self._parts, at, aligned(inputs[run]), labels[run], run, used, views)
+                # Ghost mode is for those who lack memory, so it keeps nothing.
+                keep = self._mode == "hooks" and used * self.num_parameters * params.element_size() <= LOOK_BYTES
+                rows.append(weigh_parts(make, of_run, weigh, look, counts, keep=keep))
+                if used < slots:
+                    rows[-1].append((params.new_zeros(1, slots - used),) * 3)
+        return WeightedSum.of_parts(rows, total)
 
     def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self._flat.bind(params)
-        losses = params.new_zeros(len(labels))
-        correct = torch.zeros(len(labels), dtype=torch.bool, device=params.device)
         with torch.no_grad():
-            for start in range(0, len(labels), self._physical_batch):
-                part = slice(start, start + self._physical_batch)
-                logits = self._module(inputs[part])
-                losses[part] = nn.functional.cross_entropy(logits, labels[part], reduction="none")
-                correct[part] = logits.argmax(-1) == labels[part]
-        return losses, correct
+            return evaluate(CROSS_ENTROPY, self._module, inputs, labels, self._physical_batch)
 
-    def _add_window(
-        self, inputs: Tensor, labels: Tensor, weigh: Weigh, window: tuple[slice, slice], views: list[Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses, norms, weights of a micro-batch, [1, sample]; its weighted gradients go to the views."""
-        losses, results = self._run_hooks(inputs, labels)
+    def predict(self, params: Tensor, inputs: Tensor) -> Tensor:
+        self._flat.bind(params)
+        with torch.no_grad():
+            return predict(self._module, inputs, self._physical_batch)
+
+    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        self._flat.bind(usable_by_autograd(params))
+        self._hooks.disable_hooks()
+        try:
+            return gradients_of_inputs(CROSS_ENTROPY, self._module, inputs, labels, self._physical_batch)
+        finally:
+            self._hooks.enable_hooks()
+
+    def _parts(
+        self, at: _Points, inputs: Tensor, labels: Tensor, run: int, used: int, views: list[Tensor]
+    ) -> Iterator[Part]:
+        """The micro-batches of a run, up to their weights."""
+        for start in range(0, used, self._physical_batch):
+            slots = slice(start, min(start + self._physical_batch, used))
+            yield self._part(at, inputs[slots], labels[slots], (slice(run, run + 1), slots), views)
+
+    def _part(
+        self, at: _Points, inputs: Tensor, labels: Tensor, window: tuple[slice, slice], views: list[Tensor]
+    ) -> Part:
+        """Losses and norms of a micro-batch, and what adds its weighted gradients to the views."""
+        passes = [self._run_hooks(flat, share, inputs, labels) for flat, share in at]
+        (losses, results), *others = passes
+        for _, more in others:
+            results = [result.add_(other) for result, other in zip(results, more, strict=True)]
         squares = torch.stack([_squares(result) for result in results]).sum(0)
         norms = squares.sqrt_().nan_to_num_(nan=torch.inf, posinf=torch.inf)
         finite = norms < torch.inf
-        weights = weigh(losses.detach().unsqueeze(0), norms.unsqueeze(0), *window)
-        weights = torch.where(finite, weights, 0.0)  # not a product: zero times nan is nan
-        if self._mode == "hooks":
-            _add_samples(results, weights[0], finite, views)
-        else:
-            self._add_second_pass(losses, inputs, labels, weights[0], finite, views)
-        return losses.detach().unsqueeze(0), norms.unsqueeze(0), weights
 
-    def _run_hooks(self, inputs: Tensor, labels: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Losses, and per parameter the gradients [sample, ...] (hooks) or their norms [sample] (ghost)."""
+        def add(weights: Tensor) -> None:
+            if self._mode == "hooks":
+                _add_samples(results, weights[0], finite, views)
+            else:
+                self._add_second_pass(at[0][0], losses, inputs, labels, weights[0], finite, views)
+
+        return Part(window, losses.detach().unsqueeze(0), norms.unsqueeze(0), bool(finite.all()), add)
+
+    def _run_hooks(
+        self, flat: Tensor, share: float | None, inputs: Tensor, labels: Tensor
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Losses, and per parameter the share of gradients [sample, ...] (hooks) or their norms [sample] (ghost)."""
+        self._flat.bind(flat)
         attribute = _RESULT[self._mode]
         for parameter in self._parameters:
             setattr(parameter, attribute, None)
@@ -174,7 +212,8 @@ class OpacusEngine:
                 losses = self._losses(inputs, labels)
             except NotImplementedError as error:
                 raise ValueError("a layer is used twice in one forward pass; use engine=opacus_hooks") from error
-            losses.sum().backward(retain_graph=self._mode == "ghost")
+            summed = losses.sum() if share is None else share * losses.sum()
+            summed.backward(retain_graph=self._mode == "ghost")
         results = []
         for name, parameter in zip(self._names, self._parameters, strict=True):
             result = getattr(parameter, attribute)
@@ -190,6 +229,7 @@ class OpacusEngine:
 
     def _add_second_pass(
         self,
+        flat: Tensor,
         losses: Tensor,
         inputs: Tensor,
         labels: Tensor,
@@ -200,6 +240,7 @@ class OpacusEngine:
         """Add the gradient of the weighted loss, in which autograd itself sums over the samples."""
         if not bool(finite.any()):
             return
+        self._flat.bind(flat)
         self._hooks.disable_hooks()
         with torch.enable_grad():
             if not bool(finite.all()):  # their part of the tape would turn a zero weight into nan
@@ -210,7 +251,11 @@ class OpacusEngine:
             view.add_(gradient)
 
     def _losses(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(self._module(inputs), labels, reduction="none")
+        return CROSS_ENTROPY.losses(self._module(inputs), labels)
+
+
+_Points = list[tuple[Tensor, float | None]]
+"""Flat parameters of one run, and the share of their gradients."""
 
 
 def _make_contiguous(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

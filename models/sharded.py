@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from models.engine import Engine, Weigh, WeightedSum
+from models.engine import Engine, Look, SecondPoint, Weigh, WeightedSum
 
 
 class Parted(RuntimeError):
@@ -74,6 +74,7 @@ class ShardedEngine:
         self._engine = engine
         self._group = group
         self.num_parameters = engine.num_parameters
+        self.num_buffers = engine.num_buffers
 
     def initial(self, seed: int) -> Tensor:
         """Those of the group's first process, so that all begin from the same bits."""
@@ -83,9 +84,21 @@ class ShardedEngine:
         return params
 
     def weighted_sum(
-        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
+        self,
+        params: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        weigh: Weigh,
+        counts: Sequence[int] | None = None,
+        *,
+        look: Look | None = None,
+        second: SecondPoint | None = None,
+        seeds: Sequence[int] | None = None,
     ) -> WeightedSum:
-        """Equal on every process; `weigh` is called for the windows of this process's share, in the batch's slots."""
+        """Equal on every process; `weigh` is called for the windows of this process's share, in the batch's slots.
+
+        A look is shown the whole batch on every process.
+        """
         runs, slots = labels.shape
         mine = share(slots, self._group)
 
@@ -93,10 +106,29 @@ class ShardedEngine:
             first, last, _ = window.indices(mine.stop - mine.start)
             return weigh(losses, norms, of, slice(mine.start + first, mine.start + last))
 
+        def see_mine(run: int, losses: Tensor, norms: Tensor | None) -> None:
+            whole = params.new_zeros(2, slots if counts is None else counts[run])
+            seen = slice(mine.start, mine.start + len(losses))
+            whole[0, seen] = losses
+            if norms is not None:
+                whole[1, seen] = norms
+            self._add_up(whole)
+            assert look is not None
+            look.see(run, whole[0], None if norms is None else whole[1])
+
         used = None
         if counts is not None:
             used = [min(max(count, mine.start), mine.stop) - mine.start for count in counts]
-        part = self._engine.weighted_sum(params, inputs[:, mine], labels[:, mine], weigh_mine, used)
+        part = self._engine.weighted_sum(
+            params,
+            inputs[:, mine],
+            labels[:, mine],
+            weigh_mine,
+            used,
+            look=look and Look(look.needs, see_mine),
+            second=second,
+            seeds=seeds,
+        )
         samples = part.losses.new_zeros(3, runs, slots)
         samples[:, :, mine] = torch.stack([part.losses, part.norms, part.weights])
         self._add_up(samples)
@@ -112,6 +144,21 @@ class ShardedEngine:
         samples[0, mine], samples[1, mine] = losses, correct.to(losses.dtype)
         self._add_up(samples)
         return samples[0], samples[1] > 0
+
+    def predict(self, params: Tensor, inputs: Tensor) -> Tensor:
+        mine = share(len(inputs), self._group)
+        return self._from_all(self._engine.predict(params, inputs[mine]), mine, len(inputs))
+
+    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        mine = share(len(inputs), self._group)
+        return self._from_all(self._engine.input_gradients(params, inputs[mine], labels[mine]), mine, len(inputs))
+
+    def _from_all(self, values: Tensor, mine: slice, samples: int) -> Tensor:
+        """The values [sample, ...] of all processes, of which these are mine."""
+        whole = values.new_zeros(samples, *values.shape[1:])
+        whole[mine] = values
+        self._add_up(whole)
+        return whole
 
     def _add_up(self, values: Tensor) -> None:
         """Sum over the processes, in place; where only one has something, that is copied as it is."""

@@ -7,15 +7,30 @@ it pays on a GPU is an expectation: it was tested on a CPU only, where models/ti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from models.engine import Weigh, WeightedSum, aligned_rows, cross_entropy
+from models.engine import (
+    Look,
+    Part,
+    Point,
+    SecondPoint,
+    Weigh,
+    WeightedSum,
+    aligned_rows,
+    alike,
+    points,
+    weigh_parts,
+)
 from models.fused import CHUNK_BYTES, FusedEngine
 from models.layers import Tanh, tanh
+from models.objectives import CROSS_ENTROPY
 from models.propagation import in_order
+from models.rules import LEAST_SQUARE
 
 # The function, and (gradient of what came out, what came out) -> gradient of what went in.
 ACTIVATIONS: dict[type[nn.Module], tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
@@ -35,8 +50,35 @@ def chain_of(module: nn.Module) -> list[nn.Module]:
     return chain if known and between and once else []
 
 
-class StackedEngine(FusedEngine):
-    """The fused engine with all runs at once; evaluation takes one run, as there."""
+class SideBySideEngine(FusedEngine, ABC):
+    """The fused engine with runs at once that take their gradients at the same points; the rest is done as there."""
+
+    def weighted_sum(
+        self,
+        params: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        weigh: Weigh,
+        counts: Sequence[int] | None = None,
+        *,
+        look: Look | None = None,
+        second: SecondPoint | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> WeightedSum:
+        total = aligned_rows(len(labels), self.num_parameters, like=params)
+        rows = []
+        for runs in alike(second, len(labels)):
+            make = partial(self._parts_of, points(params, second, runs), inputs, labels, runs, total)
+            rows.append(weigh_parts(make, runs, weigh, look, counts))
+        return WeightedSum.of_parts(rows, total)
+
+    @abstractmethod
+    def _parts_of(self, at: list[Point], inputs: Tensor, labels: Tensor, runs: slice, total: Tensor) -> Iterable[Part]:
+        """The parts of these runs, which add to the total of all runs."""
+
+
+class StackedEngine(SideBySideEngine):
+    """All runs in one kernel."""
 
     def __init__(self, build: Callable[[], nn.Module], *, device: torch.device, chunk: int | None = None) -> None:
         super().__init__(build, device=device, chunk=chunk)
@@ -47,38 +89,38 @@ class StackedEngine(FusedEngine):
         # Activations and their gradients of a part fit; a function of the model alone, as sums depend on it.
         self._slots_at_once = chunk or max(1, CHUNK_BYTES[device.type] // (8 * features))
 
-    def weighted_sum(
-        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
-    ) -> WeightedSum:
-        runs, slots = labels.shape
-        total = aligned_rows(runs, self.num_parameters, like=params)
-        parts = []
-        for start in range(0, slots, self._slots_at_once):
-            part = slice(start, min(start + self._slots_at_once, slots))
-            window = slice(0, runs), part
-            parts.append(self._add_part(params, inputs[:, part].flatten(2), labels[:, part], weigh, window, total))
-        return WeightedSum.of_parts(parts, total)
+    def _parts_of(self, at: list[Point], inputs: Tensor, labels: Tensor, runs: slice, total: Tensor) -> Iterable[Part]:
+        sums = self._by_layer(total[runs])
+        for start in range(0, labels.shape[1], self._slots_at_once):
+            slots = slice(start, min(start + self._slots_at_once, labels.shape[1]))
+            yield self._part_of(at, inputs[runs, slots].flatten(2), labels[runs, slots], (runs, slots), sums)
 
-    def _add_part(
-        self, params: Tensor, x: Tensor, labels: Tensor, weigh: Weigh, window: tuple[slice, slice], total: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses, norms and weights of some slots of all runs; their weighted gradients are added to the total."""
-        losses, tape = self._propagate(self._by_layer(params), x, labels)
+    def _part_of(
+        self,
+        at: list[Point],
+        x: Tensor,
+        labels: Tensor,
+        window: tuple[slice, slice],
+        sums: list[tuple[Tensor, Tensor | None]],
+    ) -> Part:
+        """Losses and norms of some slots of some runs, and what adds their weighted gradients to the sums."""
+        passes = [self._propagate_all(self._by_layer(flat), shares, x, labels) for flat, shares in at]
+        losses, tapes = passes[0][0], [tape for _, tape in passes]
         squares = torch.zeros_like(losses)
-        for entered, gradient, has_bias in tape:
-            squares.addcmul_(gradient.square().sum(2), entered.square().sum(2).add_(int(has_bias)))
+        for layer, (_, bias) in enumerate(sums):
+            _add_squares(squares, [tape[layer] for tape in tapes], bias=bias is not None)
         norms = squares.sqrt_().nan_to_num_(nan=math.inf, posinf=math.inf)
-        weights = weigh(losses, norms, *window)
-        # Zero times nan is nan, so what is not finite is taken out before it is summed.
-        finite = norms < math.inf
-        weights = torch.where(finite, weights, 0.0)
-        keep = finite.unsqueeze(2)
-        for (entered, gradient, _), (weight, bias) in zip(tape, self._by_layer(total), strict=True):
-            weighted = torch.where(keep, gradient, 0.0) * weights.unsqueeze(2)
-            weight.baddbmm_(weighted.mT, torch.where(keep, entered, 0.0))
-            if bias is not None:
-                bias.add_(weighted.sum(1))
-        return losses, norms, weights
+
+        def add(weights: Tensor) -> None:
+            keep = (norms < math.inf).unsqueeze(2)  # zero times nan is nan, so what is not finite is taken out
+            for tape in tapes:
+                for (entered, gradient), (weight, bias) in zip(tape, sums, strict=True):
+                    weighted = torch.where(keep, gradient, 0.0) * weights.unsqueeze(2)
+                    weight.baddbmm_(weighted.mT, torch.where(keep, entered, 0.0))
+                    if bias is not None:
+                        bias.add_(weighted.sum(1))
+
+        return Part(window, losses, norms, False, add)  # to ask whether all are finite would wait for the GPU
 
     def _by_layer(self, flat: Tensor) -> list[tuple[Tensor, Tensor | None]]:
         """Weight [run, out, in] and bias [run, out] of each Linear layer, as views of [run, parameter]."""
@@ -86,10 +128,10 @@ class StackedEngine(FusedEngine):
         linear = [layer for layer in self._layers if isinstance(layer, nn.Linear)]
         return [(next(views), None if layer.bias is None else next(views)) for layer in linear]
 
-    def _propagate(
-        self, params: list[tuple[Tensor, Tensor | None]], x: Tensor, labels: Tensor
-    ) -> tuple[Tensor, list[tuple[Tensor, Tensor, bool]]]:
-        """Losses; and for each Linear layer what went in, the gradient of what came out, and whether it has a bias."""
+    def _propagate_all(
+        self, params: list[tuple[Tensor, Tensor | None]], shares: Sequence[float] | None, x: Tensor, labels: Tensor
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Losses; and for each Linear layer what went in and the gradient of what came out, times the run's share."""
         entered: list[Tensor] = []
         remaining = iter(params)
         for layer in self._layers:
@@ -99,14 +141,29 @@ class StackedEngine(FusedEngine):
                 x = x @ weight.mT if bias is None else torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
             else:
                 x = ACTIVATIONS[type(layer)][0](x)
-        losses, by_class = cross_entropy(x.flatten(0, 1), labels.flatten())
+        losses, by_class = CROSS_ENTROPY.losses_and_gradients(x.flatten(0, 1), labels.flatten())
         gradient, tape = by_class.unflatten(0, labels.shape), []
+        if shares is not None:
+            gradient = gradient * gradient.new_tensor(shares).view(-1, 1, 1)
         remaining = iter(reversed(params))
         for number, layer in reversed(list(enumerate(self._layers))):
             if isinstance(layer, nn.Linear):
                 weight, bias = next(remaining)
-                tape.append((entered[number], gradient, bias is not None))
+                tape.append((entered[number], gradient))
                 gradient = gradient @ weight if number else gradient
             else:
                 gradient = ACTIVATIONS[type(layer)][1](gradient, entered[number + 1])
         return losses.view(labels.shape), tape[::-1]
+
+
+def _add_squares(squares: Tensor, passed: list[tuple[Tensor, Tensor]], *, bias: bool) -> None:
+    """Add squared norms [run, slot] of a layer's gradients, each a sum over points of (what went in, gradient out)."""
+    (a, g), *others = passed
+    if not others:
+        of_inputs = a.square().sum(2).add_(int(bias)).clamp_min_(LEAST_SQUARE)
+        squares.addcmul_(g.square().sum(2).clamp_min_(LEAST_SQUARE), of_inputs)
+        return
+    # Double, because the gradients at two points may almost cancel.
+    exact = [(a.double(), g.double()) for a, g in passed]
+    products = [(g * h).sum(2) * (a * b).sum(2).add_(int(bias)) for a, g in exact for b, h in exact]
+    squares.add_(torch.stack(products).sum(0).clamp_min_(0))

@@ -10,18 +10,19 @@ and tiles are added in order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.engine import Weigh, WeightedSum, aligned_rows
-from models.fused import CHUNK_BYTES, FusedEngine
+from models.engine import Part, Point
+from models.fused import CHUNK_BYTES
 from models.layers import Tanh
-from models.stacked import chain_of
+from models.objectives import CROSS_ENTROPY
+from models.rules import LEAST_SQUARE
+from models.stacked import SideBySideEngine, chain_of
 
 TILE_ROWS = 128
 # A loop over the runs computes larger layers faster. Measured over its time: 0.4 for five runs, 0.9 for one, up to 640
@@ -30,6 +31,8 @@ LARGEST_LAYER = 1 << 12
 FEW_OUTPUTS = 2  # so few are computed faster one by one, by products of matrix and vector
 
 Array = np.ndarray
+Views = list[tuple[Array, Array | None]]
+"""Weight [run, out, in] and bias [run, out] of each Linear layer."""
 
 # The function, and (gradient of what came out, what came out) -> gradient of what went in.
 ACTIVATIONS: dict[type[nn.Module], tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]] = {
@@ -55,8 +58,8 @@ def takes(module: nn.Module) -> bool:
     return bool(chain) and all(layer.weight.numel() <= LARGEST_LAYER for layer in chain if isinstance(layer, nn.Linear))
 
 
-class TiledEngine(FusedEngine):
-    """The fused engine with all runs at once; evaluation takes one run, as there."""
+class TiledEngine(SideBySideEngine):
+    """All runs tile by tile."""
 
     def __init__(self, build: Callable[[], nn.Module], *, device: torch.device, chunk: int | None = None) -> None:
         super().__init__(build, device=device, chunk=chunk)
@@ -66,64 +69,65 @@ class TiledEngine(FusedEngine):
         features = sum(sum(layer.shape) for layer in self._layers)
         wanted = chunk or max(1, CHUNK_BYTES["cpu"] // (8 * features))
         self._slots_at_once = -(-wanted // TILE_ROWS) * TILE_ROWS  # a function of the model alone
-        self._viewed: tuple[Tensor | None, list[tuple[Array, Array | None]]] = (None, [])
+        self._viewed: tuple[Tensor | None, Views] = (None, [])
 
-    def weighted_sum(
-        self, params: Tensor, inputs: Tensor, labels: Tensor, weigh: Weigh, counts: Sequence[int] | None = None
-    ) -> WeightedSum:
-        runs, slots = labels.shape
-        total = aligned_rows(runs, self.num_parameters, like=params)
-        if self._viewed[0] is not params:
-            self._viewed = params, self._by_layer(params)
-        sums = self._by_layer(total)
-        parts = []
-        for start in range(0, slots, self._slots_at_once):
-            part = slice(start, min(start + self._slots_at_once, slots))
-            window = slice(0, runs), part
-            x, numbers = inputs[:, part].numpy().reshape(runs, part.stop - start, -1), labels[:, part].numpy()
-            parts.append(self._add_part(self._viewed[1], x, numbers, weigh, window, sums))
-        return WeightedSum.of_parts(parts, total)
+    def _parts_of(self, at: list[Point], inputs: Tensor, labels: Tensor, runs: slice, total: Tensor) -> Iterable[Part]:
+        if len(at) > 1 or self._viewed[0] is not at[0][0]:
+            views = [self._by_layer(flat) for flat, _ in at]
+            self._viewed = at[0][0], views[0]
+        else:
+            views = [self._viewed[1]]
+        where = list(zip(views, (shares for _, shares in at), strict=True))
+        sums = self._by_layer(total[runs])
+        for start in range(0, labels.shape[1], self._slots_at_once):
+            slots = slice(start, min(start + self._slots_at_once, labels.shape[1]))
+            x, numbers = inputs[runs, slots].numpy(), labels[runs, slots].numpy()
+            yield self._part_of(where, x.reshape(*x.shape[:2], -1), numbers, (runs, slots), sums)
 
     @np.errstate(invalid="ignore", over="ignore")  # what is not finite is dealt with
-    def _add_part(
+    def _part_of(
         self,
-        params: list[tuple[Array, Array | None]],
+        where: list[tuple[Views, Sequence[float] | None]],
         x: Array,
         labels: Array,
-        weigh: Weigh,
         window: tuple[slice, slice],
-        sums: list[tuple[Array, Array | None]],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Losses, norms and weights of some slots of all runs; their weighted gradients are added to the sums."""
+        sums: Views,
+    ) -> Part:
+        """Losses and norms of some slots of some runs, and what adds their weighted gradients to the sums."""
         runs, slots = labels.shape
         if filling := -slots % TILE_ROWS:
             x, labels = np.pad(x, ((0, 0), (0, filling), (0, 0))), np.pad(labels, ((0, 0), (0, filling)))
         tiles = (runs, -1, TILE_ROWS)
-        losses, tape = self._propagate(params, x.reshape(*tiles, x.shape[2]), labels.reshape(tiles))
+        x, labels = x.reshape(*tiles, x.shape[2]), labels.reshape(tiles)
+        passes = [self._propagate_tiles(views, shares, x, labels) for views, shares in where]
+        losses, tapes = passes[0][0], [tape for _, tape in passes]
         squares = 0
-        for (entered, gradient), layer in zip(tape, self._layers, strict=True):
-            of_inputs = np.vecdot(entered, entered)
-            squares = squares + (gradient * gradient).sum(2) * (of_inputs if layer.bias is None else of_inputs + 1)
+        for number, layer in enumerate(self._layers):
+            squares = squares + _squares([tape[number] for tape in tapes], bias=layer.bias is not None)
         norms = np.sqrt(squares)
-        all_finite = float(norms.sum()) < math.inf
-        if not all_finite:
-            norms[~np.isfinite(norms)] = np.inf
-        shown_losses, shown_norms = (torch.from_numpy(each.reshape(runs, -1)[:, :slots]) for each in (losses, norms))
-        weights = weigh(shown_losses, shown_norms, *window)
-        if not all_finite:  # zero times nan is nan, so what is not finite is taken out before it is summed
-            weights = torch.where(shown_norms < math.inf, weights, 0.0)
-            finite = np.isfinite(norms)
-            tape = [(np.where(finite[..., None], a, 0), np.where(finite[:, :, None], g, 0)) for a, g in tape]
-        factors = weights.numpy()
-        factors = (np.pad(factors, ((0, 0), (0, filling))) if filling else factors).reshape(runs, -1, 1, TILE_ROWS)
-        for (entered, gradient), (weight, bias) in zip(tape, sums, strict=True):
-            weighted = gradient * factors
-            _add_in_order(weight, _weight_gradients(weighted, entered))
-            if bias is not None:
-                _add_in_order(bias, weighted.sum(3))
-        return shown_losses, shown_norms, weights
+        finite = float(norms.sum()) < math.inf
+        if not finite:  # zero times nan is nan, so what is not finite is taken out before it is summed
+            keep = np.isfinite(norms)
+            norms[~keep] = np.inf
+            tapes = [
+                [(np.where(keep[..., None], a, 0), np.where(keep[:, :, None], g, 0)) for a, g in tape] for tape in tapes
+            ]
 
-    def _by_layer(self, flat: Tensor) -> list[tuple[Array, Array | None]]:
+        @np.errstate(invalid="ignore", over="ignore")
+        def add(weights: Tensor) -> None:
+            factors = weights.numpy()
+            factors = (np.pad(factors, ((0, 0), (0, filling))) if filling else factors).reshape(runs, -1, 1, TILE_ROWS)
+            for tape in tapes:
+                for (entered, gradient), (weight, bias) in zip(tape, sums, strict=True):
+                    weighted = gradient * factors
+                    _add_in_order(weight, _weight_gradients(weighted, entered))
+                    if bias is not None:
+                        _add_in_order(bias, weighted.sum(3))
+
+        shown_losses, shown_norms = (torch.from_numpy(each.reshape(runs, -1)[:, :slots]) for each in (losses, norms))
+        return Part(window, shown_losses, shown_norms, finite, add)
+
+    def _by_layer(self, flat: Tensor) -> Views:
         """Weight [run, out, in] and bias [run, out] of each Linear layer, as views of [run, parameter]."""
         rows = flat.numpy()
         return [
@@ -131,11 +135,12 @@ class TiledEngine(FusedEngine):
             for layer in self._layers
         ]
 
-    def _propagate(
-        self, params: list[tuple[Array, Array | None]], x: Array, labels: Array
+    def _propagate_tiles(
+        self, params: Views, shares: Sequence[float] | None, x: Array, labels: Array
     ) -> tuple[Array, list[tuple[Array, Array]]]:
         """Losses [run, tile, row]; and for each Linear layer what went in [run, tile, row, feature] and the gradient of
-        what came out [run, tile, feature, row]: features first, so that sums over them run along the memory."""
+        what came out, times the run's share [run, tile, feature, row]: features first, so that sums over them run along
+        the memory."""
         entered = []
         for layer, (weight, bias) in zip(self._layers, params, strict=True):
             if layer.before is not None:
@@ -144,7 +149,9 @@ class TiledEngine(FusedEngine):
             x = _outputs(weight, x)
             if bias is not None:
                 x += bias[:, None, :, None]
-        losses, gradient = _cross_entropy(x, labels)
+        losses, gradient = CROSS_ENTROPY.losses_and_gradients_in_tiles(x, labels)
+        if shares is not None:
+            gradient *= np.array(shares, dtype=gradient.dtype).reshape(-1, 1, 1, 1)
         tape = [(entered[-1], gradient)]
         for number in range(len(self._layers) - 1, 0, -1):
             before, weight = self._layers[number].before, params[number][0]
@@ -153,6 +160,19 @@ class TiledEngine(FusedEngine):
             gradient = ACTIVATIONS[before][1](back, entered[number].swapaxes(2, 3))
             tape.append((entered[number - 1], gradient))
         return losses, tape[::-1]
+
+
+def _squares(passed: list[tuple[Array, Array]], *, bias: bool) -> Array:
+    """Squared norms [run, tile, row] of a layer's gradients, each a sum over points of (what went in, gradient out)."""
+    (a, g), *others = passed
+    if not others:
+        of_inputs = np.vecdot(a, a)
+        of_inputs = of_inputs + 1 if bias else np.maximum(of_inputs, LEAST_SQUARE, out=of_inputs)
+        return np.maximum((g * g).sum(2), LEAST_SQUARE) * of_inputs
+    # Double, because the gradients at two points may almost cancel.
+    exact = [(a.astype(np.float64), g.astype(np.float64)) for a, g in passed]
+    pairs = [((g * h).sum(2), np.vecdot(a, b) + bias) for a, g in exact for b, h in exact]
+    return np.maximum(sum(of_g * of_a for of_g, of_a in pairs), 0).astype(a.dtype)
 
 
 def _layers(chain: list[nn.Module]) -> list[_Layer]:
@@ -169,25 +189,6 @@ def _layers(chain: list[nn.Module]) -> list[_Layer]:
         layers.append(_Layer(before, (module.out_features, module.in_features), weight, bias))
         before = None
     return layers
-
-
-def _cross_entropy(logits: Array, labels: Array) -> tuple[Array, Array]:
-    """Losses [run, tile, row], and in place of the logits [run, tile, class, row] the gradient with respect to them."""
-    where = _of_class_0(*logits.shape[:3]) + TILE_ROWS * labels
-    flat = logits.reshape(-1)
-    logits -= logits.max(2, keepdims=True)
-    of_label = flat[where]
-    probabilities = np.exp(logits, out=logits)
-    sums = probabilities.sum(2)
-    probabilities /= sums[:, :, None]
-    flat[where] -= 1
-    return np.log(sums) - of_label, probabilities
-
-
-@lru_cache(maxsize=64)
-def _of_class_0(runs: int, tiles: int, classes: int) -> Array:
-    """Where in a flat [run, tile, class, row] the first class of each sample [run, tile, row] lies."""
-    return np.arange(runs * tiles * classes * TILE_ROWS).reshape(runs, tiles, classes, TILE_ROWS)[:, :, 0]
 
 
 def _outputs(weight: Array, x: Array) -> Array:

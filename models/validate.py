@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from torch import nn
 
 from models.engine import FlatParameters
-from models.fused import RULES
+from models.rules import RULES
 
 EngineName = Literal["fused", "opacus"]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models import conv2d, fused
+from models import conv2d, fused, rules
 from models.engine import ALIGNMENT_BYTES
 from models.fused import FusedEngine
 from tests.models.conftest import Case, fixed_weights, oracle
@@ -51,7 +51,7 @@ def test_single_precision_equals_a_micro_batch_of_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", TWO_WAYS)
 def test_convolution_gradients_too_large_to_keep_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "KEEP_BYTES", 0)
+    monkeypatch.setattr(rules, "KEEP_BYTES", 0)
     case = make(name)
     assert_equal_to_oracle(case, engine(case), rtol=1e-10, atol=1e-12)
 
@@ -73,7 +73,7 @@ def test_norms_of_positions_that_cancel_are_right_in_single_precision() -> None:
     logits = computer._propagation.forward(inputs)
     tape = computer._propagation.backward(logits.softmax(-1) - nn.functional.one_hot(labels, CLASSES))
     layer, a, g = tape[0]
-    squares, _ = fused.RULES[type(layer)](layer, a, g)
+    squares, _ = rules.RULES[type(layer)](layer, [(a, g)])
 
     torch.testing.assert_close(squares.sqrt(), inner.float(), rtol=1e-4, atol=0.0)
 

@@ -333,8 +333,7 @@ def test_norms_of_positions_that_cancel_are_right(mode: Mode) -> None:
     labels = torch.randint(CLASSES, (SLOTS,))
     _, gradients = oracle(lambda: copy.deepcopy(module), flat.double(), inputs.double(), labels)
     engine = OpacusEngine(lambda: copy.deepcopy(module), device=CPU, mode=mode)
-    engine._flat.bind(flat)
-    _, results = engine._run_hooks(inputs, labels)
+    _, results = engine._run_hooks(flat, None, inputs, labels)
     # The readout's share is left out: it would hide a wrong one of the inner layer.
     inner = results[0].reshape(SLOTS, -1).square().sum(1).sqrt()
     torch.testing.assert_close(inner, gradients[:, : 9 * 40].norm(dim=1).float(), rtol=1e-4, atol=0.0)

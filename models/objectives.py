@@ -1,0 +1,109 @@
+"""What is minimised, once for all engines: a sample's loss, its gradient with respect to the logits, what is right."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+Array = np.ndarray
+
+
+class Objective(Protocol):
+    """Losses of logits [sample, class] and labels [sample]."""
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Losses [sample], through which autograd finds its way."""
+        ...
+
+    def losses_and_gradients(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses [sample] and their gradients with respect to the logits, without an autograd tape."""
+        ...
+
+    def losses_and_gradients_in_tiles(self, logits: Array, labels: Array) -> tuple[Array, Array]:
+        """The same in numpy for logits [run, tile, class, row], which may be overwritten, and labels [run, tile, row].
+
+        Losses [run, tile, row] and gradients in the shape of the logits.
+        """
+        ...
+
+    def are_right(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Whether the prediction is right, [sample]."""
+        ...
+
+
+class CrossEntropy:
+    """Multinomial cross-entropy; the prediction is the class with the largest logit."""
+
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(logits, labels, reduction="none")
+
+    def losses_and_gradients(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        # As [class, sample]: torch vectorises a softmax over the first dimension, but not over a short last one.
+        index = labels.unsqueeze(0)
+        log_probabilities = logits.T.contiguous().log_softmax(0)
+        losses = log_probabilities.gather(0, index)[0].neg_()
+        return losses, log_probabilities.exp_().scatter_(0, index, -1.0, reduce="add").T
+
+    def losses_and_gradients_in_tiles(self, logits: Array, labels: Array) -> tuple[Array, Array]:
+        runs, tiles, _, rows = logits.shape
+        where = _of_class_0(*logits.shape) + rows * labels
+        flat = logits.reshape(-1)
+        logits -= logits.max(2, keepdims=True)
+        of_label = flat[where]
+        probabilities = np.exp(logits, out=logits)
+        sums = probabilities.sum(2)
+        probabilities /= sums[:, :, None]
+        flat[where] -= 1
+        return np.log(sums) - of_label, probabilities
+
+    def are_right(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return logits.argmax(-1) == labels
+
+
+@lru_cache(maxsize=64)
+def _of_class_0(runs: int, tiles: int, classes: int, rows: int) -> Array:
+    """Where in a flat [run, tile, class, row] the first class of each sample [run, tile, row] lies."""
+    return np.arange(runs * tiles * classes * rows).reshape(runs, tiles, classes, rows)[:, :, 0]
+
+
+CROSS_ENTROPY: Objective = CrossEntropy()
+
+
+def predict(module: nn.Module, inputs: Tensor, at_once: int) -> Tensor:
+    """Logits [sample, class], so many samples at a time."""
+    if not len(inputs):  # not every layer takes no samples
+        return module(inputs.new_zeros(1, *inputs.shape[1:]))[:0]
+    return torch.cat([module(inputs[start : start + at_once]) for start in range(0, len(inputs), at_once)])
+
+
+def evaluate(
+    objective: Objective, module: nn.Module, inputs: Tensor, labels: Tensor, at_once: int
+) -> tuple[Tensor, Tensor]:
+    """Losses and whether the prediction is right, [sample] each."""
+    logits = predict(module, inputs, at_once)
+    return objective.losses(logits, labels), objective.are_right(logits, labels)
+
+
+def gradients_of_inputs(
+    objective: Objective, module: nn.Module, inputs: Tensor, labels: Tensor, at_once: int
+) -> Tensor:
+    """Gradient of each sample's own loss with respect to its inputs; for modules that keep the samples apart.
+
+    Raises:
+        ValueError: the inputs are integers.
+    """
+    if not inputs.is_floating_point():
+        raise ValueError(f"inputs of {inputs.dtype} have no gradients; perturb what an embedding makes of them instead")
+    gradients = torch.empty_like(inputs)
+    for start in range(0, len(inputs), at_once):
+        part = slice(start, start + at_once)
+        with torch.inference_mode(False), torch.enable_grad():
+            x = inputs[part].clone().requires_grad_()
+            losses = objective.losses(module(x), labels[part].clone())
+            (gradients_of_part,) = torch.autograd.grad(losses.sum(), x)
+        gradients[part] = gradients_of_part
+    return gradients
