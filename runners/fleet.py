@@ -16,21 +16,17 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from accounting.ledger import Ledger
 from accounting.streams import Streams
 from algorithms.private_step import Gather, Member, PrivateStep
-from algorithms.sampling_variance import NOTE as PROBE_NOTE
 from algorithms.sampling_variance import sampling_variance
-from datasets.base import rows_at_once
 from models.engine import Engine
 from runners import environment
 from runners.launcher import Report
-from runners.metrics import group_metrics
+from runners.recording import Recorder, summary_of
 from runners.setup import Config, Prepared, build_engine, device_of, gather, on_device, prepare, training_rows
-from runners.spec import name_of
 from runners.store import RunFolder
 from runners.tracking import Tracker, tracker
 
@@ -98,7 +94,7 @@ def _open(config: Config, folder: RunFolder) -> Run:
                 f"go on with device={checkpoint['device']}, or {anew}"
             )
     step = 0 if checkpoint is None else checkpoint["step"]
-    folder.rewind_history(step)  # before the tracker, which mirrors it
+    folder.rewind_history()  # before the tracker, which mirrors it
     return Run(
         config=config,
         folder=folder,
@@ -113,7 +109,7 @@ def _open(config: Config, folder: RunFolder) -> Run:
 def _finish_plans(runs: Sequence[Run]) -> None:
     """Results of plan-only runs: what they would release, nothing trained."""
     for run in runs:
-        summary = _summary(run, {}) | {"ledger_epsilon": None, "ledger_epsilon_per_group": None}
+        summary = summary_of(run, {}) | {"ledger_epsilon": None, "ledger_epsilon_per_group": None}
         ledger = {"releases": [], "assumptions": list(run.prepared.assumptions)}
         run.folder.finish(summary, ledger, environment.describe(device="none"))
         run.tracker.finish(summary)
@@ -134,8 +130,12 @@ class _Fleet:
         gather_all: Gather = partial(gather, self.data, device=self.device)
         self.gather = gather_all if team is None else team.gather(gather_all)
         self.steps = first.task.steps
-        self.splits = [self.data.splits(run.config["seed"]) for run in runs]
-        members = [self._member(run, split) for run, split in zip(runs, self.splits, strict=True)]
+        splits = [self.data.splits(run.config["seed"]) for run in runs]
+        self.recorders = [
+            Recorder(run=run, engine=self.engine, data=self.data, split=split, gather=self.gather, device=self.device)
+            for run, split in zip(runs, splits, strict=True)
+        ]
+        members = [self._member(run, split) for run, split in zip(runs, splits, strict=True)]
         self.stepper = PrivateStep(self.engine, members, self._initial())
         velocity = self.stepper.optimizer.velocity
         for index, run in enumerate(runs):
@@ -161,8 +161,8 @@ class _Fleet:
         except KeyboardInterrupt:
             self._save()
             raise
-        for index, run in enumerate(self.runs):
-            self._finish(index, run)
+        for recorder, member, params in self._recorded():
+            recorder.finish(member, params)
 
     def _advance(self, step: int) -> None:
         """Count the step, evaluate if it is time, and tell how far the runs are."""
@@ -170,31 +170,20 @@ class _Fleet:
             run.step = step
             run.seconds = before + (time.perf_counter() - self.started) / len(self.runs)
         if step in self.evaluations:
-            rows = [self._record(index, run) for index, run in enumerate(self.runs)]
+            rows = [recorder.record(member, params) for recorder, member, params in self._recorded()]
             if any(run.config["privacy"]["secure"] for run in self.runs):
                 # Secure draws never repeat: what is shown must not be drawn again, with other noise, by a resume.
                 self._save()
-            for run, row in zip(self.runs, rows, strict=True):
-                run.tracker.log(row)
+            for run, own in zip(self.runs, rows, strict=True):
+                for row in own:
+                    run.tracker.log(row)
         for run in self.runs:  # an interrupt comes from here: by now every run stands at this step
             progress = {"step": step, "steps": self.steps, "wga": run.wga}
             self.report({"run_id": run.folder.run_id, "event": "progress", **progress})
 
-    def _record(self, index: int, run: Run) -> dict[str, Any]:
-        """One line of history: the validation part by group, and the present group weights."""
-        member = self.stepper.members[index]
-        metrics = self._evaluate(index, self.splits[index].valid)
-        run.wga = metrics["wga"]
-        weights = member.method.group_weights(member.task, member.state)
-        row = {
-            "step": run.step,
-            "epoch": run.step / member.task.steps_per_epoch,
-            "split": "valid",
-            **metrics,
-            "group_weights": None if weights is None else weights.tolist(),
-        }
-        run.folder.append_history(row)
-        return row
+    def _recorded(self) -> list[tuple[Recorder, Member, torch.Tensor]]:
+        """What writes the results of each run, and what they are results of."""
+        return list(zip(self.recorders, self.stepper.members, self.stepper.params, strict=True))
 
     def _probe(self, step: int) -> None:
         """The sampling variance of the update about to be made, under that update's number."""
@@ -202,32 +191,6 @@ class _Fleet:
             variance = sampling_variance(self.engine, params, member, step)
             if variance is not None:
                 run.folder.append_history({"step": step + 1, "kind": "sampling_variance", "variance": variance})
-
-    def _evaluate(self, index: int, rows: np.ndarray) -> dict[str, Any]:
-        """Loss and accuracy by group on the given rows."""
-        losses, correct, size = [], [], rows_at_once(self.data.inputs)
-        for start in range(0, len(rows), size):
-            part = torch.from_numpy(rows[start : start + size])
-            labels = self.data.labels[part].to(self.device)
-            part_losses, part_correct = self.engine.evaluate(self.stepper.params[index], self.gather(part), labels)
-            losses.append(part_losses.cpu())
-            correct.append((part_correct & part_losses.isfinite()).cpu())
-        groups = self.data.groups.numpy()[rows]
-        names = self.runs[index].prepared.group_names
-        return group_metrics(torch.cat(losses).numpy(), torch.cat(correct).numpy(), groups, len(names))
-
-    def _finish(self, index: int, run: Run) -> None:
-        """Check the ledger against the plan, then write the results."""
-        member = self.stepper.members[index]
-        spent = run.prepared.plan.check(member.ledger)
-        parts = {part: self._evaluate(index, getattr(self.splits[index], part)) for part in ("valid", "test")}
-        summary = _summary(run, parts) | {"ledger_epsilon": max(spent), "ledger_epsilon_per_group": list(spent)}
-        assumptions = list(run.prepared.assumptions)
-        if run.config["probe"]["sampling_variance_every"]:
-            assumptions.append(PROBE_NOTE)
-        ledger = {"releases": member.ledger.to_dicts(), "assumptions": assumptions}
-        run.folder.finish(summary, ledger, environment.describe(device=str(self.device)))
-        run.tracker.finish(summary)
 
     def _member(self, run: Run, split: Any) -> Member:
         prepared, kept = run.prepared, run.checkpoint
@@ -244,7 +207,7 @@ class _Fleet:
             state=prepared.method.start(prepared.task, prepared.plan),
         )
         if kept:
-            member.change_state({name: array.numpy() for name, array in kept["state"].items()}, kept["state_since"])
+            member.change_state(kept["state"], kept["state_since"])
         return member
 
     def _initial(self) -> torch.Tensor:
@@ -267,7 +230,7 @@ class _Fleet:
                     "seconds": run.seconds,
                     "params": self.stepper.params[index].cpu().clone(),
                     "velocity": torch.zeros(0) if velocity is None else velocity[index].cpu().clone(),
-                    "state": {name: torch.from_numpy(array) for name, array in member.state.items()},
+                    "state": member.state,
                     "state_since": member.state_since,
                     "ledger": json.dumps(member.ledger.to_dicts()),
                 }
@@ -278,24 +241,3 @@ class _Fleet:
 def pause_between_checkpoints(saving_seconds: float) -> float:
     """Seconds of training between two checkpoints, for saving to take no more than a share of the time."""
     return max(SECONDS_BETWEEN_CHECKPOINTS, saving_seconds * (1 - SAVING_SHARE) / SAVING_SHARE)
-
-
-def _summary(run: Run, parts: dict[str, Any]) -> dict[str, Any]:
-    """What tables are made of."""
-    prepared, config = run.prepared, run.config
-    return {
-        "run_id": run.folder.run_id,
-        **{group: name_of(config[group]) for group in ("dataset", "model", "algorithm")},
-        "scale": config["scale"]["name"],
-        "seed": config["seed"],
-        "provenance": prepared.provenance,
-        "data_sources": dict(prepared.data.sources) if prepared.data else {},
-        "steps": prepared.task.steps,
-        "batch_size": prepared.task.batch_size,
-        "seconds": run.seconds,
-        "group_names": list(prepared.group_names),
-        "group_sizes": list(prepared.task.population.sizes),
-        "minority_groups": list(prepared.task.minority_groups),
-        "plan": prepared.plan.to_dict() | {"assumptions": list(prepared.assumptions)},
-        **parts,
-    }
