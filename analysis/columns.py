@@ -50,7 +50,9 @@ COLUMNS: dict[str, dict[str, str]] = {
         "kind": "'evaluation', or what a probe calls its lines ('sampling_variance')",
         "step": "steps taken",
         "epoch": "the same in epochs",
-        "split": "what was evaluated",
+        "split": "what was evaluated: 'valid', and since it is logged 'train' and 'test'; choices are made by 'valid' "
+        "alone",
+        "rows": "how many rows of it: of a large training or test part a fixed sample; NaN where it was not logged",
         "wga": "lowest group accuracy",
         "avg": "mean of the group accuracies",
         "variance": "of a probe of the sampling variance",

@@ -12,8 +12,8 @@ import pyarrow.json as pj
 
 from analysis.cache import Rows, cached, in_order, merged
 
-COLUMNS = ["run_id", "kind", "step", "epoch", "split", "wga", "avg", "variance"]
-NUMBERS = ["step", "epoch", "wga", "avg", "variance"]
+COLUMNS = ["run_id", "kind", "step", "epoch", "split", "rows", "wga", "avg", "variance"]
+NUMBERS = ["step", "epoch", "rows", "wga", "avg", "variance"]
 RUNS_AT_ONCE = 250
 _BLOCK_BYTES = 1 << 22  # no line may be longer, or Python parses it
 _SCHEMA = pa.schema({name: pa.float64() if name in NUMBERS else pa.string() for name in COLUMNS[1:]})

@@ -136,6 +136,10 @@ class Engine(Protocol):
         """Gradient of each sample's own loss with respect to its inputs, in their shape, of one run."""
         ...
 
+    def named(self, params: Tensor) -> dict[str, Tensor]:
+        """One run's parameters [parameter] by their names in the module's state_dict."""
+        ...
+
 
 @dataclass(frozen=True)
 class Part:
@@ -231,6 +235,7 @@ class FlatParameters:
     """The parameters of a module as one flat vector, in the order of `named_parameters`."""
 
     def __init__(self, module: nn.Module) -> None:
+        self._names: list[str] = []
         self._owners: list[tuple[nn.Module, str]] = []
         self._layout: list[tuple[torch.Size, tuple[int, ...], int]] = []  # shape, strides, offset
         self.num_parameters = 0
@@ -243,6 +248,7 @@ class FlatParameters:
                         "give each layer its own"
                     )
                 seen.add(id(parameter))
+                self._names.append(f"{path}.{name}" if path else name)
                 self._owners.append((owner, name))
                 shape = parameter.shape
                 self._layout.append((shape, torch.empty(shape, device="meta").stride(), self.num_parameters))
@@ -260,6 +266,10 @@ class FlatParameters:
             )
         start = flat.storage_offset()
         return [flat.as_strided(shape, strides, start + offset) for shape, strides, offset in self._layout]
+
+    def named(self, flat: Tensor) -> dict[str, Tensor]:
+        """The same by the names of the parameters, as in the module's state_dict."""
+        return dict(zip(self._names, self.views(flat), strict=True))
 
     def stacked_views(self, flat: Tensor) -> list[Tensor]:
         """Views of [run, parameter], shaped [run, *shape of the parameter]."""

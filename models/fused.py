@@ -78,6 +78,9 @@ class FusedEngine:
         module = initial_parameters(self._build, seed)
         return FlatParameters(module).flatten(module).to(self._device)
 
+    def named(self, params: Tensor) -> dict[str, Tensor]:
+        return self._flat.named(params)
+
     def weighted_sum(
         self,
         params: Tensor,

@@ -77,12 +77,12 @@ def estimate(config: Config) -> Estimate:
     task, plan = prepared.task, prepared.plan
     releases = {} if plan is None else plan.releases
     passes = sum(count for name, count in releases.items() if name != "gradient")
-    validated = setup.num_valid(config) * config["schedule"]["evaluations"]
+    evaluated = setup.num_evaluated(config) * config["schedule"]["evaluations"]
     return Estimate(
         cost=cost_of(config),
         steps=task.steps,
         batch=_expected_batch(prepared.method, task, plan),
-        rows=float(validated + passes * task.population.total),
+        rows=float(evaluated + passes * task.population.total),
         method=json.dumps(config["algorithm"], sort_keys=True),
     )
 

@@ -73,9 +73,14 @@ class Tracking:
 
 @dataclass
 class Results:
-    """Where runs and targets are kept, relative to the folder the command is called in."""
+    """Where runs and targets are kept, relative to the folder the command is called in, and what of a run is.
+
+    `weights` are the final parameters (weights.safetensors), `scores` those of every example (scores.npz).
+    """
 
     root: str = "results"
+    weights: bool = True
+    scores: bool = False
 
 
 @dataclass

@@ -26,6 +26,7 @@ from models.engine import Engine, check_samples_apart
 from models.opacus_engine import PHYSICAL_BATCH, OpacusEngine
 from models.pretrained import Pretrained
 from models.validate import EngineName, check_layers
+from runners.recording import rows_at_an_evaluation
 from runners.spec import build
 
 Config = Mapping[str, Any]
@@ -97,8 +98,8 @@ def on_device(data: Data, device: torch.device) -> Data:
     return replace(data, inputs=InMemory(data.inputs.tensor.to(device)))
 
 
-def num_valid(config: Config) -> int:
-    """Rows of the validation part."""
+def num_evaluated(config: Config) -> int:
+    """Rows of one evaluation."""
     return _counts(_where(config), config["seed"])[1]
 
 
@@ -269,11 +270,12 @@ def _where(config: Config) -> Where:
 
 @lru_cache(maxsize=1 << 14)
 def _counts(where: Where, seed: int) -> tuple[tuple[int, ...], int]:
-    """Training rows of each group, and validation rows, in the split of a seed."""
+    """Training rows of each group, and rows of one evaluation, in the split of a seed."""
     data = _load(where)
     split = data.splits(seed)
     num_groups = len(build(json.loads(where.dataset), "dataset").group_names)
-    return tuple(np.bincount(data.groups.numpy()[split.train], minlength=num_groups).tolist()), len(split.valid)
+    sizes = np.bincount(data.groups.numpy()[split.train], minlength=num_groups)
+    return tuple(sizes.tolist()), rows_at_an_evaluation(split)
 
 
 @lru_cache(maxsize=4)

@@ -1,7 +1,8 @@
 """The results store: one folder per run, plain files, each written whole or not at all.
 
     store.json                {"format": N}: written by the first that needs it; a newer one than ours is refused
-    runs/<run_id>/            done: config.yaml, summary.json, history.jsonl, ledger.json, environment.json
+    runs/<run_id>/            done: config.yaml, summary.json, history.jsonl, ledger.json, environment.json,
+                              checksums.json of all of them; weights.safetensors and scores.npz as results.* says
     runs/<run_id>.running/    begun, perhaps interrupted: config.yaml, history.jsonl, checkpoint.pt
     runs/<run_id>.failed/     the same and error.txt: tried again by the next launch, from its checkpoint
     runs/<run_id>.lease.<n>   who trains the run, and workers/<token>.json what it does (runners/leases.py)
@@ -10,7 +11,6 @@ Only the holder of the lease touches a run's folder, and a folder gets its final
 NaN is null; infinities are what Python's json writes.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -22,7 +22,8 @@ from typing import Any, Literal
 import yaml
 
 from runners import presence
-from runners.files import TEMPORARY, ResultsError, to_json, write, write_together, writing
+from runners.checksums import digest, is_whole
+from runners.files import ResultsError, to_json, write, write_together, writing
 from runners.identity import hashed_part
 from runners.leases import Lease, LeaseLost, Leases, parsed
 from runners.run_folder import CHECKPOINT, CONFIG, ERROR, HISTORY, SUMMARY, RunFolder
@@ -84,15 +85,9 @@ class Store:
         for suffix in ("", "running", "failed"):
             folder = self.folder(run_id, suffix)
             try:
-                text = (folder / CONFIG).read_bytes()
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            seal, _, rest = text.partition(b"\n")
-            if seal.startswith(_SEAL) and seal == _sealed(config, rest):
-                continue  # the usual case, told without parsing YAML
-            stored = yaml.load(text, Loader=_LOADER)
-            ours, theirs = (json.loads(to_json(hashed_part(one))) for one in (config, stored))
-            different = sorted(key for key in ours | theirs if ours.get(key) != theirs.get(key))
+                different = _differences(folder, config)
+            except (FileNotFoundError, NotADirectoryError, DamagedConfig):
+                continue  # what is damaged says so when the run is claimed: it must not keep others from starting
             if different:
                 raise ValueError(
                     f"run {run_id} is stored in {folder} with another {' and '.join(different)}: "
@@ -173,7 +168,7 @@ class Store:
             return None
 
     def claim(self, run_id: str, config: Mapping[str, Any]) -> "RunFolder | None":
-        """Take a run for this process: None if it is done or a live process has it.
+        """Take a run for this process: None if it is done, a live process has it, or it failed for its damaged folder.
 
         Raises:
             ValueError: the store holds another configuration under this id.
@@ -202,19 +197,26 @@ class Store:
             return folder
 
     def _open(self, run_id: str, config: Mapping[str, Any], lease: Lease) -> RunFolder | None:
-        """The run's folder as the last attempt left it, cleaned; None if it only lacked its last rename."""
+        """The run's folder as the last attempt left it, cleaned; None if it only lacked its last rename, or failed."""
         running, failed = self.folder(run_id, "running"), self.folder(run_id, "failed")
         if failed.is_dir():
             failed.rename(running)
         running.mkdir(exist_ok=True)
         folder = RunFolder(self.root, running, lease)
-        if (running / SUMMARY).exists():
+        try:
+            _differences(running, config)
+        except FileNotFoundError:  # begun a moment before the process was killed
+            pass
+        except DamagedConfig as damage:
+            folder.fail(damage)
+            return None
+        if (running / SUMMARY).exists() and is_whole(running):
             folder._close_as_done()
             return None
-        for left_over in (*running.glob(f"*{TEMPORARY}"), running / ERROR):
-            left_over.unlink(missing_ok=True)
-        if not (running / CHECKPOINT).exists():
-            (running / HISTORY).unlink(missing_ok=True)
+        goes_on = (CONFIG, HISTORY, CHECKPOINT) if (running / CHECKPOINT).exists() else (CONFIG,)
+        for left_over in running.iterdir():
+            if left_over.name not in goes_on:
+                left_over.unlink()
         write(running / CONFIG, self.config_text(config), before_rename=lease.check)
         return folder
 
@@ -245,10 +247,38 @@ class Store:
             self._has_format = True
 
 
+class DamagedConfig(ValueError):
+    """The config.yaml of an unfinished run is not what was written."""
+
+
+def _differences(folder: Path, config: Mapping[str, Any]) -> list[str]:
+    """In which of its keys the configuration stored in a folder identifies another run.
+
+    Raises:
+        DamagedConfig: it is no configuration, or not the one that its first line speaks of.
+    """
+    text = (folder / CONFIG).read_bytes()
+    seal, _, rest = text.partition(b"\n")
+    sealed = seal.startswith(_SEAL)
+    if sealed and seal == _sealed(config, rest):
+        return []  # the usual case, told without parsing YAML
+    try:
+        stored = yaml.load(text, Loader=_LOADER)
+        ours, theirs = (json.loads(to_json(hashed_part(one))) for one in (config, stored))
+        different = sorted(key for key in ours | theirs if ours.get(key) != theirs.get(key))
+        damage = None
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        different, damage = [], error
+    if damage or different and sealed and not seal.endswith(digest(rest).encode()):
+        anywhere = folder.with_suffix(".*")
+        raise DamagedConfig(f"{CONFIG} of this run is damaged: delete {anywhere}, and it starts anew") from damage
+    return different
+
+
 def _sealed(config: Mapping[str, Any], text: bytes) -> bytes:
     """The first line of a config.yaml: what the configuration identifies, and the text that follows, as hashes."""
     canonical = to_json(hashed_part(config), sort_keys=True)
-    return _SEAL + f"{hashlib.sha256(canonical.encode()).hexdigest()} {hashlib.sha256(text).hexdigest()}".encode()
+    return _SEAL + f"{digest(canonical.encode())} {digest(text)}".encode()
 
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

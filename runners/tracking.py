@@ -60,13 +60,13 @@ class _Wandb(Tracker):
         self._run: Any = None
         self._run_id = run_id
         self._root = Path(config["results"]["root"]).absolute()
-        self._last = -1
+        self._last: dict[str, int] = {}  # step by split
         guarded(lambda: self._start(config))
 
     def log(self, row: Mapping[str, Any]) -> None:
         # What came after the last checkpoint is computed again, and may be there already.
-        if self._run is not None and row["step"] > self._last:
-            self._last = row["step"]
+        if self._run is not None and row["step"] > self._last.get(row["split"], -1):
+            self._last[row["split"]] = row["step"]
             guarded(lambda: self._run.log(dict(curves(row)), step=row["step"]))
 
     def finish(self, summary: Mapping[str, Any]) -> None:
@@ -207,7 +207,7 @@ def offline_folders(root: Path, run_id: str = "") -> list[Path]:
 def curves(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """A line of the history as W&B draws it: a chart for each path, `valid/wga` or `valid/accuracy/8`."""
     own = {key: row[key] for key in _NOT_OF_A_SPLIT if key in row}
-    scores = {key: value for key, value in row.items() if key not in ("step", "split", *own)}
+    scores = {key: value for key, value in row.items() if key not in ("step", "split", "rows", *own)}
     yield from flat({**own, str(row["split"]): scores})
 
 

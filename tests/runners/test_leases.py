@@ -128,7 +128,7 @@ def claimed_as(store: Store, run: Any) -> RunFolder:
 
 WRITES: dict[str, Callable[[RunFolder], None]] = {
     "append": lambda folder: folder.append_history({"step": 9}),
-    "rewind": lambda folder: folder.rewind_history(1),
+    "rewind": lambda folder: folder.rewind_history(),
     "save": lambda folder: folder.save_checkpoint({"step": 9}),
     "finish": lambda folder: folder.finish({}, {}, {}),
     "fail": lambda folder: folder.fail(RuntimeError("x")),

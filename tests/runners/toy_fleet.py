@@ -35,7 +35,7 @@ def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report:
 
 def _train(config: dict[str, Any], folder: RunFolder, report: Report, runs: int) -> None:
     state = folder.load_checkpoint() or {"step": 0, "value": config["seed"] + 2}
-    folder.rewind_history(state["step"])
+    folder.rewind_history()
     while state["step"] < config["steps"]:
         time.sleep(config["pause"])
         step, value = state["step"] + 1, state["value"] * 48271 % MODULUS
