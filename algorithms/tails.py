@@ -32,11 +32,11 @@ _BETA_CELLS = 1 << 15
 
 
 class Cells(NamedTuple):
-    """A tail over [0, 1], linear in each cell: what is kept at its left and its right end, and the sum kept before."""
+    """A tail over [0, 1], linear in each cell: what is kept at its left end, its slope, and the sum kept before it."""
 
     edges: Tensor
     left: Tensor
-    right: Tensor
+    slope: Tensor
     before: Tensor
 
 
@@ -86,8 +86,7 @@ class StepTail(Tail):
     """Four equal steps (the paper's App. C.2.5): nothing, an eighth, a quarter and half are kept."""
 
     def cells(self) -> Cells:
-        kept = np.array([0, 1 / 8, 1 / 4, 1 / 2])
-        return cells_of(np.linspace(0, 1, 5), kept, kept)
+        return _STEPS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +96,7 @@ class NoTail(Tail):
     length: float = 0.0
 
     def cells(self) -> Cells:
-        return cells_of(np.array([0.0, 1.0]), np.ones(1), np.ones(1))
+        return _ALL
 
 
 def cells_of(edges: Floats, left: Floats, right: Floats) -> Cells:
@@ -108,8 +107,14 @@ def cells_of(edges: Floats, left: Floats, right: Floats) -> Cells:
             "a tail keeps between 0 and 1 and never less of a more important row, but this one keeps "
             f"{np.array2string(values, threshold=8, precision=4)}: its weights would have no bounded sensitivity"
         )
-    before = np.concatenate([[0.0], np.cumsum(np.diff(edges) * (left + right) / 2)[:-1]])
-    return Cells(*(torch.from_numpy(np.array(each, dtype=np.float64)) for each in (edges, left, right, before)))
+    widths = np.diff(edges)
+    before = np.concatenate([[0.0], np.cumsum(widths * (left + right) / 2)[:-1]])
+    parts = (edges, left, (right - left) / widths, before)
+    return Cells(*(torch.from_numpy(np.array(part, dtype=np.float64)) for part in parts))
+
+
+_STEPS = cells_of(np.linspace(0, 1, 5), *2 * (np.array([0, 1 / 8, 1 / 4, 1 / 2]),))
+_ALL = cells_of(np.array([0.0, 1.0]), np.ones(1), np.ones(1))
 
 
 @lru_cache(maxsize=64)
@@ -166,10 +171,9 @@ def _kept(ends: Tensor, tail: Tail) -> Tensor:
     """How much is kept of everything from 0 to each end."""
     if tail.length == 0:
         return ends
-    edges, left, right, before = (each.to(ends.device) for each in tail.cells())
+    edges, left, slope, before = (part.to(ends.device) for part in tail.cells())
     at = (ends / tail.length).clamp(max=1.0)
     cell = torch.searchsorted(edges, at, right=True).sub_(1).clamp_(0, len(left) - 1)
-    into, low = at - edges[cell], left[cell]
-    slope = (right[cell] - low) / (edges[cell + 1] - edges[cell])
-    inside = before[cell] + into * (low + 0.5 * into * slope)
+    into = at - edges[cell]
+    inside = before[cell] + into * (left[cell] + 0.5 * into * slope[cell])
     return tail.length * inside + (ends - tail.length).clamp(min=0.0)

@@ -148,7 +148,7 @@ class Rising(Tail):
     """Keeps more of what is less important, unchecked."""
 
     def cells(self) -> Cells:
-        return Cells(*(torch.tensor(each, dtype=torch.float64) for each in ([0.0, 1.0], [1.0], [0.0], [0.0])))
+        return Cells(*(torch.tensor(each, dtype=torch.float64) for each in ([0.0, 1.0], [1.0], [-1.0], [0.0])))
 
 
 def test_what_has_no_bounded_sensitivity_is_caught() -> None:
@@ -168,10 +168,10 @@ def test_a_tail_that_falls_is_refused() -> None:
 
 @every_tail
 def test_every_tail_is_one(tail: Tail) -> None:
-    edges, left, right, before = tail.cells()
+    edges, left, slope, before = tail.cells()
     assert edges[0] == 0 and edges[-1] == 1 and bool((edges.diff() > 0).all())
-    values = torch.stack([left, right], 1).flatten()
-    assert bool((values.diff() >= 0).all()) and values[0] >= 0 and values[-1] <= 1
+    values = torch.stack([left, left + slope * edges.diff()], 1).flatten()
+    assert bool((values.diff() >= -1e-15).all()) and values[0] >= 0 and values[-1] <= 1 + 1e-15
     assert len(before) == len(left) == len(edges) - 1
 
 
