@@ -27,12 +27,12 @@ from algorithms.sampling_variance import sampling_variance
 from datasets.base import rows_at_once
 from models.engine import Engine
 from runners import environment
-from runners.launcher import Report
 from runners.metrics import group_metrics
 from runners.setup import Config, Prepared, build_engine, device_of, gather, on_device, prepare, training_rows
 from runners.spec import name_of
 from runners.store import RunFolder
 from runners.tracking import Tracker, tracker
+from runners.worker import Report
 
 if TYPE_CHECKING:
     from runners.distributed import Team
