@@ -72,8 +72,10 @@ def _line(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def _events(stored: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any] | None]:
     """One of each cell, from runs of equal ones; ledgers of older versions hold them one by one."""
-    runs = [run if run is not None and "cells" in run else {"event": run, "cells": 1} for run in stored]
-    return [run["event"] for run in runs for _ in range(run["cells"])]
+    events: list[Mapping[str, Any] | None] = []
+    for run in stored:
+        events += [run["event"]] * run["cells"] if run is not None and "cells" in run else [run]
+    return events
 
 
 def _rate(sampling: Mapping[str, Any]) -> float | None:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners.errors import ConfigError, RunsFailed, guarded, nearest
+from runners.errors import ConfigError, guarded, nearest
 
 if TYPE_CHECKING:
     from runners.experiments import Plan
 
-INTERRUPTED = 130
 MANIFEST = "manifest.json"
 
 
@@ -33,20 +32,20 @@ def train(arguments: list[str]) -> int:
 
 
 def reproduce(arguments: list[str]) -> int:
-    from runners import sweeper
-    from runners.train import main as train_main
+    from runners.config import launcher_settings
+    from runners.experiments import write_manifest
+    from runners.launcher import backend_of, train
+    from runners.store import Store
 
     target, overrides = _target(arguments)
-    flags = [text for text in arguments if text not in (target, *overrides)]  # Hydra takes them only before the others
-    failed = 0
-    try:
-        train_main(["--multirun", *flags, f"experiment={target}", *overrides])
-    except RunsFailed as failure:
-        failed = failure.exit_code
-        if failed == INTERRUPTED:
-            raise
-    _draw(*sweeper.swept[-1])
-    return failed
+    backend = backend_of(launcher_settings(overrides))
+    plan = _planned(target, overrides)
+    Store(plan.root).check()
+    manifest = write_manifest(plan, plan.root)
+    outcome = train([run.config for run in plan.runs], backend, command=plan.command)
+    if not outcome.interrupted:
+        _draw(plan, manifest)
+    return outcome.exit_code
 
 
 def render(arguments: list[str]) -> int:
@@ -56,7 +55,7 @@ def render(arguments: list[str]) -> int:
         _draw(None, Path(arguments[0]))
         return 0
     plan = _planned(*_target(arguments))
-    _draw(plan, write_manifest(plan, _results_root(plan)))
+    _draw(plan, write_manifest(plan, plan.root))
     return 0
 
 
@@ -69,11 +68,11 @@ def targets(arguments: list[str]) -> int:
     plans = [_planned(target, overrides) for target in choices("experiment")]
     manifests: list[dict[str, object] | Path] = []
     for plan in plans:
-        root = _results_root(plan)
+        root = plan.root
         manifests.append(manifest_of(plan))
         others = sorted((root / "targets" / str(plan.target)).glob("*/manifest.json"))
         manifests += [path for path in others if path.parent.name != plan.variant]
-    table = status_of(_results_root(plans[0]), manifests).drop(columns="title")
+    table = status_of(plans[0].root, manifests).drop(columns="title")
     rows = [list(table.columns), *table.astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -323,10 +322,6 @@ def _planned(target: str, overrides: Sequence[str]) -> "Plan":
 
     ours = [text for text in overrides if not text.startswith("hydra")]
     return plan([f"experiment={target}", *ours], [text for text in overrides if text.startswith("hydra.searchpath")])
-
-
-def _results_root(plan: "Plan") -> Path:
-    return Path(plan.runs[0].config["results"]["root"])
 
 
 def _draw(plan: "Plan | None", manifest: Path) -> None:

@@ -289,11 +289,17 @@ def hydra_ready() -> Iterator[None]:
             yield
 
 
-def _composed(overrides: Sequence[str]) -> DictConfig:
+def launcher_settings(overrides: Sequence[str]) -> dict[str, Any]:
+    """The node `hydra.launcher`, as the overrides among these that are Hydra's own have it."""
+    cfg = _composed([text for text in overrides if text.startswith("hydra")], hydra_too=True)
+    return _resolved(cfg.hydra.launcher)
+
+
+def _composed(overrides: Sequence[str], *, hydra_too: bool = False) -> DictConfig:
     more = [f"hydra.searchpath=['file://{folder}']" for folder in _folders[1:]]
     try:
         with hydra_ready():
-            return hydra.compose(CONFIG_NAME, overrides=[*more, *overrides])
+            return hydra.compose(CONFIG_NAME, overrides=[*more, *overrides], return_hydra_config=hydra_too)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise explained(error, overrides) from error
 

@@ -70,6 +70,11 @@ class Plan:
     changed: tuple[str, ...]
     command: str
 
+    @property
+    def root(self) -> Path:
+        """Where its runs lie: a sweep writes to one folder."""
+        return Path(self.runs[0].config["results"]["root"])
+
 
 def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> Plan:
     """The runs that a command line asks for.

@@ -27,7 +27,6 @@ from algorithms.rows import Gather, Member
 from algorithms.sampling_variance import sampling_variance
 from models.engine import Engine
 from runners import environment
-from runners.launcher import Report
 from runners.recording import Recorder, summary_of
 from runners.setup import (
     Config,
@@ -42,6 +41,7 @@ from runners.setup import (
 )
 from runners.store import RunFolder
 from runners.tracking import Tracker, tracker
+from runners.worker import Report
 
 if TYPE_CHECKING:
     from runners.distributed import Team

@@ -5,6 +5,7 @@ its processes train one run together (runners/distributed.py).
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,45 +20,34 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 import conf
-from runners import sweeper
+from runners import hydra_plugin
 from runners.config import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve, run_id
 from runners.errors import ConfigError, RunsFailed, guarded
 from runners.labels import label_of
-from runners.local_launcher import train
+from runners.launcher import train
 from runners.process import prepare
 from runners.store import Store
 
-# What the one run of a process raised: Hydra would print it in its own way before passing it on.
-_raised: list[Exception] = []
 
+def _train(cfg: DictConfig, command: str) -> dict[str, Any]:
+    """Train one run; its configuration.
 
-@hydra.main(version_base=VERSION_BASE, config_path=f"pkg://{conf.__name__}", config_name=CONFIG_NAME)
-def _app(cfg: DictConfig) -> None:
-    """One run; of a sweep, only under a launcher that starts a job for each."""
-    if HydraConfig.get().mode is RunMode.MULTIRUN:
-        _train(cfg)
-        return
-    try:
-        _train(cfg)
-        if os.environ.get("RANK", "0") == "0":  # torchrun's other processes would say it again
-            print(result_of(resolve(cfg)))
-    except Exception as error:
-        _raised.append(error)
-
-
-def _train(cfg: DictConfig) -> None:
+    Raises:
+        RunsFailed: it is not done.
+    """
     config = resolve(cfg)
     if config["experiment"]:
         raise ConfigError("experiment=NAME is a sweep: add -m")
     if _processes() == 1:
-        exit_code = train([config]).exit_code
+        exit_code = train([config], command=command).exit_code
     else:
         prepare()  # before torch is imported
         from runners import distributed
 
-        exit_code = distributed.train(config)
+        exit_code = distributed.train(config, command)
     if exit_code:
         raise RunsFailed(exit_code)
+    return config
 
 
 def result_of(config: Mapping[str, Any]) -> str:
@@ -89,21 +79,32 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: nothing was started.
         RunsFailed: some runs are not done.
     """
-    sweeper.register()
+    hydra_plugin.register()
     look_also_in(arguments)
-    _raised.clear()
     if _processes() > 1 and _is_sweep(arguments):
         raise ConfigError("torchrun's processes train one run together: start a sweep (-m) without torchrun")
     overrides = [text for text in arguments if "=" in text and not text.startswith("-")]
     if {"-c", "--cfg"} & {text.partition("=")[0] for text in arguments}:
         compose(overrides)
+    command = shlex.join(["rawls", "train", *arguments])
+    asked: list[DictConfig] = []
+
+    @hydra.main(version_base=VERSION_BASE, config_path=f"pkg://{conf.__name__}", config_name=CONFIG_NAME)
+    def app(cfg: DictConfig) -> None:
+        if HydraConfig.get().mode is RunMode.MULTIRUN:  # a job of a launcher that starts one for each run
+            _train(cfg, command)
+        else:  # not trained in here, where Hydra would tell of errors in its own way
+            asked.append(cfg)
+
     with _called_with(arguments):
         try:
-            _app()
+            app()
         except (HydraException, OmegaConfBaseException) as error:
             raise explained(error, overrides) from error
-    if _raised:
-        raise _raised[0]
+    for cfg in asked:
+        config = _train(cfg, command)
+        if os.environ.get("RANK", "0") == "0":  # torchrun's other processes would say it again
+            print(result_of(config))
     return 0
 
 

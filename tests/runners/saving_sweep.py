@@ -6,8 +6,8 @@ from typing import Any
 
 from runners import fleet
 from runners.config import composer
-from runners.launcher import launch
-from runners.local_launcher import planned
+from runners.launcher import launch, planned
+from runners.local_launcher import ThisMachine
 from runners.store import RunFolder, Store
 from runners.worker import Report
 
@@ -28,7 +28,8 @@ def main(root: Path) -> int:
         for algorithm in ("asc", "dpsgd", "azb_prop")
         for seed in range(RUNS // 3)
     ]
-    return launch([planned(config) for config in configs], store=Store(root), workers=2, task=TASK).exit_code
+    backend = ThisMachine(workers=2)
+    return launch([planned(config) for config in configs], store=Store(root), backend=backend, task=TASK).exit_code
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from datasets import base
 from runners import setup
 from runners.config import Composer, compose, look_also_in, resolve, run_id
 from runners.errors import ConfigError
-from runners.local_launcher import train
+from runners.launcher import train
 
 MODULE = """
 from dataclasses import dataclass

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from runners.launcher import Outcome, PlannedRun, closing_lines, launch
+from runners.launcher import Outcome, closing_lines, launch
+from runners.local_launcher import ThisMachine
 from runners.progress import Message, Reporter
 from runners.store import ResultsError, Store
+from runners.worker import PlannedRun
 from tests.runners.toy_fleet import MODULUS, TASK, planned, train_fleet, writers
 from tests.tree import ROOT
 
@@ -146,7 +148,7 @@ def test_failures_are_a_table_and_do_not_stop_the_others(tmp_path: Path) -> None
     options: list[dict[str, Any]] = [{}, {"fail_at": 9}, {"die_at": 12}, {}]
     runs = [planned(number, log=str(tmp_path / "log"), **extra) for number, extra in enumerate(options)]
     store, shown = Store(tmp_path / "r"), Recorder()
-    outcome = launch(runs, store=store, workers=1, report=shown, task=TASK)
+    outcome = launch(runs, store=store, backend=ThisMachine(workers=1), report=shown, task=TASK)
     assert outcome.done == [runs[0].run_id, runs[3].run_id]
     assert outcome.open == []
     assert [(failure.run_id, failure.label) for failure in outcome.failed] == [
@@ -175,7 +177,7 @@ def test_a_fleet_that_runs_out_of_memory_goes_on_in_halves(what: str, tmp_path: 
     sizes = tmp_path / "sizes"
     options: dict[str, Any] = {"sizes": str(sizes), what: 2}
     runs = [planned(number, **options) for number in range(8)]
-    outcome = launch(runs, store=Store(tmp_path / "r"), workers=1, task=TASK)
+    outcome = launch(runs, store=Store(tmp_path / "r"), backend=ThisMachine(workers=1), task=TASK)
     assert outcome == Outcome(done=[run.run_id for run in runs])
     assert sorted(lines(sizes)) == ["2", "2", "2", "2", "4", "4", "8"]
     assert contents(tmp_path / "r") == undisturbed(tmp_path / "undisturbed", runs)
@@ -183,7 +185,7 @@ def test_a_fleet_that_runs_out_of_memory_goes_on_in_halves(what: str, tmp_path: 
 
 def test_a_run_that_does_not_fit_alone_fails_with_the_way_out(tmp_path: Path) -> None:
     runs = [planned(number, fits=0 if number == 1 else 4) for number in range(4)]
-    outcome = launch(runs, store=Store(tmp_path / "r"), workers=1, task=TASK)
+    outcome = launch(runs, store=Store(tmp_path / "r"), backend=ThisMachine(workers=1), task=TASK)
     assert outcome.done == [run.run_id for run in runs if run is not runs[1]]
     (failure,) = outcome.failed
     assert failure.run_id == runs[1].run_id
@@ -200,14 +202,14 @@ def test_a_run_that_does_not_fit_alone_fails_with_the_way_out(tmp_path: Path) ->
 def test_a_run_whose_worker_was_killed_twice_is_tried_with_no_other_beside_it(tmp_path: Path) -> None:
     alone = str(tmp_path / "deaths")
     runs = [planned(number, f"key {number}", alone=alone, greedy=number == 1) for number in range(2)]
-    outcome = launch(runs, store=Store(tmp_path / "r"), workers=2, task=TASK)
+    outcome = launch(runs, store=Store(tmp_path / "r"), backend=ThisMachine(workers=2), task=TASK)
     assert outcome == Outcome(done=[run.run_id for run in runs])
     assert Path(alone).read_text("utf-8") == "xx"
 
 
 def test_a_run_whose_worker_died_once_is_finished_by_another(tmp_path: Path) -> None:
     runs = [planned(number, die_at=20, once=str(tmp_path / "once")) for number in range(2)]
-    outcome = launch(runs, store=Store(tmp_path / "r"), workers=1, task=TASK)
+    outcome = launch(runs, store=Store(tmp_path / "r"), backend=ThisMachine(workers=1), task=TASK)
     assert outcome == Outcome(done=[run.run_id for run in runs])
     assert contents(tmp_path / "r") == undisturbed(tmp_path / "undisturbed", runs)
 
@@ -217,7 +219,7 @@ def test_what_is_done_is_skipped_and_one_missing_run_is_trained_in_this_process(
     runs = [planned(number, log=str(log)) for number in range(3)]
     undisturbed(tmp_path / "r", runs[:2])
     log.unlink()
-    outcome = launch([*runs, runs[2]], store=store, workers=2, report=shown, task=TASK)
+    outcome = launch([*runs, runs[2]], store=store, backend=ThisMachine(workers=2), report=shown, task=TASK)
     assert outcome == Outcome(done=[runs[2].run_id], skipped=[runs[0].run_id, runs[1].run_id])
     assert outcome.exit_code == 0
     assert lines(log) == [f"{what} {runs[2].run_id} {os.getpid()}" for what in ("begin", "end")]
@@ -239,7 +241,7 @@ def test_a_run_that_another_process_holds_is_left_open(tmp_path: Path) -> None:
     runs, store, shown = [planned(number) for number in range(2)], Store(tmp_path / "r"), Recorder()
     folder = store.claim(runs[0].run_id, runs[0].config)
     assert folder is not None
-    outcome = launch(runs, store=store, workers=1, report=shown, task=TASK)
+    outcome = launch(runs, store=store, backend=ThisMachine(workers=1), report=shown, task=TASK)
     folder.release()
     assert outcome == Outcome(done=[runs[1].run_id], open=[runs[0].run_id])
     assert outcome.exit_code == 1
@@ -249,7 +251,7 @@ def test_a_run_that_another_process_holds_is_left_open(tmp_path: Path) -> None:
 def test_a_disk_that_fills_up_stops_the_sweep_with_one_sentence(tmp_path: Path) -> None:
     runs, store = [planned(0), planned(1, full_at=14), planned(2)], Store(tmp_path / "r")
     with pytest.raises(ResultsError, match=r"No space left on device.* run the same command again"):
-        launch(runs, store=store, workers=1, task=TASK)
+        launch(runs, store=store, backend=ThisMachine(workers=1), task=TASK)
     assert [store.state(run.run_id) for run in runs] == ["done", "interrupted", "interrupted"]
     folder = store.claim(runs[1].run_id, runs[1].config)
     assert folder is not None
@@ -259,13 +261,18 @@ def test_a_disk_that_fills_up_stops_the_sweep_with_one_sentence(tmp_path: Path) 
 
 def test_a_worker_that_cannot_start_is_an_error_not_an_endless_loop(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="No module named 'no_such_module'"):
-        launch([planned(0), planned(1)], store=Store(tmp_path / "r"), workers=1, task="no_such_module:task")
+        launch(
+            [planned(0), planned(1)],
+            store=Store(tmp_path / "r"),
+            backend=ThisMachine(workers=1),
+            task="no_such_module:task",
+        )
 
 
 def test_bad_sweeps_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     store = Store(tmp_path / "r")
-    with pytest.raises(ValueError, match="workers=0: at least one process must train"):
-        launch([planned(1)], store=store, workers=0, task=TASK)
+    with pytest.raises(ValueError, match=r"hydra\.launcher\.workers=0 must be 1 or more"):
+        launch([planned(1)], store=store, backend=ThisMachine(workers=0), task=TASK)
     with pytest.raises(ValueError, match=r"toy 1 and toy 1 differ, yet both have the id 0{15}1"):
         launch([planned(1), planned(1, steps=50)], store=store, task=TASK)
     assert not (tmp_path / "r").exists()

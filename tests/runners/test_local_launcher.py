@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from runners import local_launcher
+from runners import launcher
 from runners.config import compose, resolve
 from runners.errors import ConfigError
-from runners.launcher import Outcome, PlannedRun
-from runners.local_launcher import planned, preflight, train
+from runners.launcher import Outcome, planned, preflight, train
 from runners.store import Store
+from runners.worker import PlannedRun
 
 SMALL = ("dataset=digits", "scale=smoke", "tracking=off", "algorithm=dpsgd")
 
@@ -45,11 +45,11 @@ def test_what_cannot_be_trained_is_said_of_the_run_before_any_starts(
 def test_data_that_are_not_the_real_ones_are_told_before_anything_is_trained(
     results_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_launcher, "launch", lambda runs, **_: Outcome())
+    monkeypatch.setattr(launcher, "launch", lambda runs, **_: Outcome())
     simulated = ["dataset=bank_fraud", "dataset.max_examples=2000", f"data.root={tmp_path}", "algorithm=dpsgd"]
     runs = [[*simulated, "seed=0"], [*simulated, "seed=1"], [*SMALL]]
     common = ["scale=smoke", "tracking=off", f"results.root={results_root}"]
-    train([resolve(compose([*common, *run])) for run in runs])
+    train([resolve(compose([*common, *run])) for run in runs], command="")
     assert capsys.readouterr().err == (
         f"bank_fraud: no real files under data.root={tmp_path}, so a SIMULATED twin is trained; "
         "see `rawls data bank_fraud`\n"
@@ -72,15 +72,15 @@ def test_every_run_is_checked_before_the_first_is_launched(results_root: Path, m
         launched.append(len(runs))
         return Outcome()
 
-    monkeypatch.setattr(local_launcher, "launch", launch)
+    monkeypatch.setattr(launcher, "launch", launch)
     good, bad = (
         resolve(compose([*SMALL, f"results.root={results_root}", f"schedule.batch_size={size}"]))
         for size in (8, 100000)
     )
     with pytest.raises(ConfigError, match="schedule.batch_size=100000"):
-        train([good, bad])
+        train([good, bad], command="")
     assert launched == []
-    assert train([good]) == Outcome()
+    assert train([good], command="") == Outcome()
     assert launched == [1]
 
 
@@ -103,4 +103,4 @@ def test_devices_are_looked_for_only_where_runs_are_trained(
 
 def test_a_sweep_without_runs_is_refused() -> None:
     with pytest.raises(ConfigError, match="there are no runs"):
-        train([])
+        train([], command="")

@@ -9,7 +9,7 @@ import torch
 from runners import probe, setup
 from runners.config import compose, resolve
 from runners.fleet import train_fleet
-from runners.local_launcher import planned
+from runners.launcher import planned
 from runners.planner import UNMEASURED, Cost, fleets
 from runners.probe import Reading, cost_of, estimate, measure
 from runners.store import Store

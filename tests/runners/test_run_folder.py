@@ -13,8 +13,10 @@ import torch
 
 from runners import worker
 from runners.checksums import verify
-from runners.launcher import PlannedRun, launch
+from runners.launcher import launch
+from runners.local_launcher import ThisMachine
 from runners.store import RunFolder, Store
+from runners.worker import PlannedRun
 from tests.runners.toy_fleet import TASK, planned, train_fleet
 
 RUN = "00000000000000aa"
@@ -210,7 +212,7 @@ def test_damaged_configurations_of_unfinished_runs_fail_those_runs_and_no_others
         path = folder.path / "config.yaml"
         path.write_bytes(damage(path.read_bytes()))
         named[run.run_id] = f"config.yaml of this run is damaged: delete {folder.path.with_suffix('.*')}, and it starts"
-    outcome = launch(runs, store=store, workers=1, task=TASK)
+    outcome = launch(runs, store=store, backend=ThisMachine(workers=1), task=TASK)
     errors = {failure.run_id: failure.error for failure in outcome.failed}
     assert errors == {run_id: f"DamagedConfig: {sentence} anew" for run_id, sentence in named.items()}
     assert (store.done(), outcome.exit_code) == ([runs[0].run_id, runs[-1].run_id], 1)
