@@ -54,7 +54,7 @@ class OpenStep(FleetStep[OpenMember]):
         seeds = [member.streams.seed("model", step) for member in self.members]
         summed = self.engine.weighted_sum(self.rows, batch.inputs, batch.labels, weigh, batch.counts, seeds=seeds)
         with torch.inference_mode():
-            self.optimizer.step(self.params, summed.total.div_(self.divisors))
+            self.optimizer.step(self.params, summed.total.div_(self.divisors), step)
         for run, state in states.items():
             self.members[run].state = state
         return summed

@@ -222,7 +222,8 @@ class _Fleet:
 
     def _recorded(self) -> list[tuple[Recorder, Member, torch.Tensor]]:
         """What writes the results of each run, and what they are results of."""
-        return list(zip(self.recorders, self.stepper.members, self.stepper.rows, strict=True))
+        shown = [self.stepper.shown(run) for run in range(len(self.runs))]
+        return list(zip(self.recorders, self.stepper.members, shown, strict=True))
 
     def _probe(self, step: int) -> None:
         """The sampling variance of the update about to be made, under that update's number."""

@@ -29,11 +29,18 @@ class Privacy:
 
 @dataclass
 class Optimizer:
-    """SGD; momentum without dampening, no Nesterov."""
+    """The fields of algorithms.optimizer.Optimizer; momentum without dampening, no Nesterov."""
 
     lr: float = MISSING
     momentum: float = field(default=0.0, metadata={"least": 0})
     weight_decay: float = field(default=0.0, metadata={"least": 0})
+    kind: str | None = field(default=None, metadata={"choices": (None, "sgd", "adam", "adamw")})
+    beta1: float | None = None
+    beta2: float | None = None
+    eps: float | None = None
+    schedule: str | None = field(default=None, metadata={"choices": (None, "linear", "cosine", "steps")})
+    radius: float | None = None
+    average: str | None = field(default=None, metadata={"choices": (None, "all", "last_half")})
 
 
 @dataclass

@@ -18,7 +18,7 @@ from accounting.events import Neighbouring
 from accounting.plan import Budget, Plan
 from accounting.sampling import Population
 from algorithms.base import AnyMethod, Method, Task
-from algorithms.optimizer import Sgd
+from algorithms.optimizer import Optimizer
 from algorithms.rows import Gather, TrainingRows
 from datasets.base import Data, Dataset, InMemory, Rows, Split, addressed, rows_at_once
 from models.choose import fused_engine
@@ -45,7 +45,7 @@ class Prepared:
     """A run that can start: its method and optimizer, what it will release, and its data (None for a plan-only run)."""
 
     method: AnyMethod
-    optimizer: Sgd
+    optimizer: Optimizer
     task: Task
     plan: Plan | None  # None for an open method
     group_names: tuple[str, ...]
@@ -62,7 +62,7 @@ def prepare(config: Config) -> Prepared:
     """
     dataset: Dataset = build(config["dataset"], "dataset")
     method: AnyMethod = build(config["algorithm"], "algorithm")
-    optimizer = Sgd(**config["optimizer"])
+    optimizer = Optimizer(**config["optimizer"])
     data = None if config["schedule"]["plan_only"] else load(config)
     task = _task(config, dataset, data, method)
     plan = _planned(_key(config["privacy"]), task, method) if isinstance(method, Method) else None

@@ -21,7 +21,7 @@ from accounting.sampling import BLOCK_STEPS, CellPoisson, Population, SamplingLa
 from accounting.streams import Streams
 from algorithms.asc import Asc
 from algorithms.base import Task
-from algorithms.optimizer import Sgd
+from algorithms.optimizer import Optimizer
 from algorithms.private_step import PrivateMember, PrivateStep
 from algorithms.rows import Batch, TrainingRows
 from datasets.base import InMemory, rows_at_once
@@ -142,7 +142,7 @@ def private(problem: Problem, *, draw: bool, runs: int = 1) -> Step:
         streams = Streams(f"bench {run}")
         return PrivateMember(
             method=method,
-            optimizer=Sgd(lr=0.1),
+            optimizer=Optimizer(lr=0.1),
             task=task,
             plan=plan,
             streams=streams,
