@@ -100,7 +100,7 @@ class Recorder:
         files = {}
         if run.config["results"]["weights"]:
             named = {name: values.cpu().contiguous() for name, values in self.engine.named(params.contiguous()).items()}
-            files[WEIGHTS] = save(named, {"format": "pt", "run_id": run.folder.run_id})
+            files[WEIGHTS] = save(named, {"format": "pt"})  # of two entries, the order changes from file to file
         if run.config["results"]["scores"]:
             files[SCORES] = self._examples(params)
         run.folder.finish(summary, ledger, environment.describe(device=str(self.device)), files)
