@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -77,6 +77,21 @@ class Optimizer:
                 return self.lr
 
 
+class _Asked(NamedTuple):
+    """What any of some runs asks for; what none does costs no time."""
+
+    decay: bool
+    momentum: bool
+
+    @classmethod
+    def of(cls, settings: Sequence[Optimizer]) -> _Asked:
+        return cls(any(run.weight_decay for run in settings), any(run.momentum for run in settings))
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
 class FleetOptimizer:
     """The optimizer of each run, as elementwise updates of [run, parameter].
 
@@ -99,8 +114,9 @@ class FleetOptimizer:
         self._scheduled = any(run.schedule for run in settings)
         self._parts = []  # neighbouring runs of one kind
         for kind, together in groupby(range(len(settings)), key=lambda run: settings[run].kind or "sgd"):
-            runs = list(together)
-            self._parts.append((kind, slice(runs[0], runs[-1] + 1)))
+            numbers = list(together)
+            runs = slice(numbers[0], numbers[-1] + 1)
+            self._parts.append((kind, runs, _Asked.of(settings[runs])))
         self._bounded = [run for run, of_run in enumerate(settings) if of_run.radius is not None]
         self._averaged = [run for run, of_run in enumerate(settings) if of_run.average]
 
@@ -113,11 +129,11 @@ class FleetOptimizer:
         if self._scheduled:
             rates = [run.rate(step, steps) for run, steps in zip(self._settings, self._steps, strict=True)]
             self._lr = params.new_tensor(rates).unsqueeze(1)
-        for kind, runs in self._parts:
+        for kind, runs, asked in self._parts:
             whole = runs == slice(0, len(params))
             of_runs = (params, gradients) if whole else (params[runs], gradients[runs])
             if kind == "sgd":
-                self._sgd(*of_runs, runs)
+                self._sgd(*of_runs, runs, asked)
             else:
                 self._adam(*of_runs, runs, step, decoupled=kind == "adamw")
         for run in self._bounded:
@@ -133,11 +149,10 @@ class FleetOptimizer:
         """What is evaluated and kept of a run: its parameters, or their mean so far."""
         return self.vectors["average"][run] if run in self._averaged else params[run]
 
-    def _sgd(self, params: Tensor, gradients: Tensor, runs: slice) -> None:
-        decay = self._weight_decay[runs]
-        if any(run.weight_decay for run in self._settings[runs]):
-            gradients = gradients.addcmul_(params, decay)
-        if any(run.momentum for run in self._settings[runs]):
+    def _sgd(self, params: Tensor, gradients: Tensor, runs: slice, asked: _Asked) -> None:
+        if asked.decay:
+            gradients = gradients.addcmul_(params, self._weight_decay[runs])
+        if asked.momentum:
             gradients = self.vectors["velocity"][runs].mul_(self._momentum[runs]).add_(gradients)
         params.addcmul_(gradients, self._lr[runs], value=-1)
 
@@ -148,9 +163,7 @@ class FleetOptimizer:
         else:
             gradients = gradients.addcmul_(params, decay)
         beta1, beta2, eps = (
-            params.new_tensor(
-                [default if (value := getattr(run, name)) is None else value for run in settings]
-            ).unsqueeze(1)
+            params.new_tensor([_or(getattr(run, name), default) for run in settings]).unsqueeze(1)
             for name, default in (("beta1", 0.9), ("beta2", 0.999), ("eps", 1e-8))
         )
         first, second = self.vectors["first moment"][runs], self.vectors["second moment"][runs]
