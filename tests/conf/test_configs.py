@@ -20,7 +20,8 @@ EXPERIMENTS = choices("experiment")
 PAIRS = [tuple(name.split("/")) for name in choices("pair")]
 # Chosen one at a time, over the defaults.
 SINGLE = ("privacy", "optimizer", "recipe", "scale", "tracking")
-COVERED = {"experiment", "pair", "hydra", *SPECS, *SINGLE}
+# Owners are tested in tests/datasets/test_owners.py.
+COVERED = {"experiment", "pair", "hydra", "owners", *SPECS, *SINGLE}
 
 
 def read(name: str) -> dict[str, Any]:
