@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from accounting.events import Event, Everyone, GaussianEvent, Sampling, WithoutReplacement
+from accounting.fields import Positive
 from accounting.plan import Budget, Plan
 from accounting.release import Release
 from accounting.sampling import OneGroup
@@ -29,7 +30,7 @@ class Azb(GroupReweighting):
         clip_norm: xi.
     """
 
-    clip_norm: float = 1.0
+    clip_norm: Positive = 1.0
 
     def batches(self, task: Task) -> tuple[int, ...]:
         """Rows drawn when a group is selected."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -57,6 +57,8 @@ class PrivateQueries(Protocol):
 
 class Method(ABC):
     """A training method; subclasses are frozen keyword-only dataclasses whose fields are the keys of its YAML."""
+
+    private: ClassVar[bool] = True  # an open method has no budget and no ledger
 
     @property
     def neighbouring(self) -> Neighbouring:
