@@ -102,6 +102,8 @@ class Method(AnyMethod):
     private: ClassVar[bool] = True
     reads: ClassVar[tuple[str, ...]] = ()  # names in the public state that `importance` needs
 
+    private: ClassVar[bool] = True  # an open method has no budget and no ledger
+
     @property
     def neighbouring(self) -> Neighbouring:
         """The relation its paper uses, taken when the configuration names none."""

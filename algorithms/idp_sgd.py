@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from accounting.events import Neighbouring
+from accounting.fields import Positive
 from accounting.owners import Anchor, OwnerBudgets, OwnerPlan, plan_both, plan_rates, plan_thresholds
 from accounting.plan import Budget, Plan
 from accounting.release import Release
@@ -34,8 +36,8 @@ class IdpSgd(Method):
 
     keeps_owners: ClassVar[bool] = True
     spend: Literal["sample", "scale", "both"] = "sample"
-    share: float = 0.5
-    clip_norm: float = 1.0
+    share: Annotated[float, Ge(0), Le(1)] = 0.5
+    clip_norm: Positive = 1.0
     anchor: Anchor = "most_private"
 
     @property

@@ -8,12 +8,14 @@ so privacy is planned as for IDP-SGD.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 
+from accounting.fields import NotNegative
 from algorithms.base import Ranks
 from algorithms.idp_sgd import IdpSgd
 from algorithms.tails import BetaTail, NoTail, Order, StepTail, Tail, rank_keys, weights
@@ -31,9 +33,9 @@ class InoSgd(IdpSgd, Ranks):
 
     order: Order = "ascending"
     tail: Literal["beta", "step", "none"] = "beta"
-    tail_length: float = 16.0
-    alpha: float = 1.0
-    beta: float = 1.0
+    tail_length: NotNegative = 16.0
+    alpha: Annotated[float, Ge(0.1), Le(20)] = 1.0
+    beta: Annotated[float, Ge(0.1), Le(20)] = 1.0
 
     @property
     def look_at(self) -> Literal["losses", "norms"]:

@@ -44,7 +44,14 @@ def label_together(labels: Sequence[str]) -> str:
 
 def _kind(config: Mapping[str, Any]) -> tuple[str, ...]:
     dataset, algorithm = name_of(config["dataset"]), name_of(config["algorithm"])
-    return f"{algorithm} on {dataset}", f"ε={config['privacy']['epsilon']:g}"
+    return f"{algorithm} on {dataset}", _budget(config["privacy"])
+
+
+def _budget(privacy: Mapping[str, Any]) -> str:
+    if privacy["epsilon"] is not None:
+        return f"ε={privacy['epsilon']:g}"
+    noise = privacy.get("noise_multiplier")
+    return "open" if noise is None else f"noise {noise:g}"
 
 
 def _leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

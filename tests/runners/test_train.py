@@ -70,7 +70,7 @@ def test_the_configuration_is_shown_and_nothing_done(
     ("flags", "words"),
     [
         (["--help"], ["rawls train -m experiment=asc/table1", "digits", "azb_prop"]),
-        (["--info", "defaults"], ["recipe/digits", "pair/digits/dpsgd"]),
+        (["--info", "defaults"], ["recipe/digits", "algorithm", "dpsgd"]),
         (["--info", "searchpath"], ["pkg://conf"]),
         (["--cfg", "hydra"], ["hydra_plugins.rawls.LocalLauncher"]),
         (["--cfg", "job", "--resolve", "--package", "scale"], ["name: smoke"]),
