@@ -12,9 +12,7 @@ from typing import IO, Any
 
 from runners.files import sync, to_json, write, writing
 from runners.leases import Lease, LeaseLost
-
-CONFIG, SUMMARY, HISTORY = "config.yaml", "summary.json", "history.jsonl"
-CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
+from runners.stored import CHECKPOINT, ENVIRONMENT, ERROR, FAILED, HISTORY, LEDGER, SUMMARY
 
 
 class RunFolder:
@@ -92,8 +90,8 @@ class RunFolder:
                 os.fsync(self._history.fileno())
             # The summary comes last: with it, the run is complete but for the rename.
             for name, content in (
-                ("ledger.json", ledger),
-                ("environment.json", environment),
+                (LEDGER, ledger),
+                (ENVIRONMENT, environment),
                 (SUMMARY, summary),
             ):
                 self._write(name, (to_json(content, indent=2) + "\n").encode())
@@ -105,7 +103,7 @@ class RunFolder:
         # The first line of a message: CUDA's go on for several, with advice that never helps.
         sentence = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         trace = "".join([sentence, "\n\n", *traceback.format_exception(error)])
-        failed = self.path.with_name(f"{self.run_id}.failed")
+        failed = self.path.with_name(f"{self.run_id}.{FAILED}")
         try:
             with writing(self._root):
                 self._lease.check()

@@ -9,7 +9,7 @@ from runners.config import Composer, choices, compose, hashed, resolve, run_id
 from runners.errors import ConfigError
 from runners.schema import SPECS, Config
 from runners.spec import name_of
-from runners.store import NOT_HASHED
+from runners.stored import NOT_HASHED
 
 
 def composed(*overrides: str) -> dict[str, Any]:

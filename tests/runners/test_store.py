@@ -12,7 +12,8 @@ import pytest
 import torch
 import yaml
 
-from runners.store import FORMAT, ResultsError, RunFolder, Store, hashed_part, to_json
+from runners.store import ResultsError, RunFolder, Store, hashed_part, to_json
+from runners.stored import FORMAT
 from tests.tree import ROOT
 
 RUN, OTHER, THIRD = "00000000000000aa", "00000000000000bb", "00000000000000cc"
