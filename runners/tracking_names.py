@@ -14,6 +14,7 @@ from typing import Any
 from runners.identity import hashed_part
 from runners.spec import name_of
 from runners.store import to_json
+from runners.stored import HISTORY, RUNNING, folder_of, manifests
 
 LONGEST_TAG = 64  # W&B takes no longer one
 _IN_THE_NAME = ("epsilon", "dataset", "algorithm")
@@ -76,7 +77,7 @@ def tag_list(tags: Iterable[str | None]) -> list[str]:
 
 def _places(root: Path, run_id: str) -> Iterator[_Place]:
     """The targets that need a run, the one asked for last first."""
-    found = {path: path.stat().st_mtime_ns for path in root.glob("targets/**/manifest.json")}
+    found = {path: path.stat().st_mtime_ns for path in manifests(root).values()}
     seen = set()
     for path in sorted(found, key=lambda path: (-found[path], path)):
         place = _of_manifest(path, found[path]).get(run_id)
@@ -114,7 +115,7 @@ def _of_manifest(path: Path, changed: int) -> dict[str, _Place]:
 def _history(root: Path, run_id: str) -> Iterator[dict[str, Any]]:
     """The evaluations in the folder of a run in training; its last line may be torn."""
     try:
-        lines = (root / "runs" / f"{run_id}.running" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (folder_of(root, run_id, RUNNING) / HISTORY).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return
     for line in lines:
