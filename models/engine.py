@@ -161,6 +161,7 @@ def weigh_parts(
     weigh: Weigh,
     look: Look | None,
     counts: Sequence[int] | None,
+    like: Tensor,
     *,
     keep: bool = True,
 ) -> list[Triple]:
@@ -169,6 +170,7 @@ def weigh_parts(
     Args:
         parts: computes the parts of these runs, in order of their slots.
         counts: slots in use of all runs.
+        like: a tensor of the type of the losses, for a batch without parts.
         keep: whether all parts of a look fit into memory; else they are computed twice.
     """
 
@@ -182,19 +184,17 @@ def weigh_parts(
     if look is None or not any(look.needs[runs]):
         return list(map(finish, parts()))  # map lets go of a part before it asks for the next one
     kept: deque[Part] = deque()
-    shown: list[tuple[Tensor, Tensor]] = []
+    shown = [(like.new_zeros(runs.stop - runs.start, 0),) * 2]
     for part in parts():
         shown.append((part.losses, part.norms))
         if keep:
             kept.append(part)
         del part
-    losses, norms = (torch.cat(values, 1) for values in zip(*shown, strict=True)) if shown else (None, None)
+    losses, norms = (torch.cat(values, 1) for values in zip(*shown, strict=True))
     for row, run in enumerate(range(runs.start, runs.stop)):
         if need := look.needs[run]:
             used = slice(None if counts is None else counts[run])
-            nothing = torch.zeros(0)
-            of_run = (nothing, nothing) if losses is None or norms is None else (losses[row, used], norms[row, used])
-            look.see(run, of_run[0], of_run[1] if need == "norms" else None)
+            look.see(run, losses[row, used], norms[row, used] if need == "norms" else None)
     return list(map(finish, (kept.popleft() for _ in range(len(kept))) if keep else parts()))
 
 
@@ -220,6 +220,15 @@ def points(params: Tensor, second: SecondPoint | None, runs: slice) -> list[Poin
         return [(_rows(second.params, runs), None)]
     shares = second.shares[runs]
     return [(_rows(params, runs), [1 - share for share in shares]), (_rows(second.params, runs), shares)]
+
+
+PointOfRun = tuple[Tensor, float | None]
+
+
+def points_of_run(params: Tensor, second: SecondPoint | None, run: int) -> list[PointOfRun]:
+    """The same for one run, as flat parameters that a module can be bound to."""
+    where = points(params, second, slice(run, run + 1))
+    return [(bindable(rows[0]), None if shares is None else shares[0]) for rows, shares in where]
 
 
 def _rows(params: Tensor, runs: slice) -> Tensor:
@@ -300,6 +309,12 @@ def aligned(values: Tensor) -> Tensor:
 def usable_by_autograd(values: Tensor) -> Tensor:
     """The same values as autograd takes them: a copy of what was made in inference mode, as the private step is."""
     return values.clone() if values.is_inference() else values
+
+
+def bindable(flat: Tensor) -> Tensor:
+    """The same parameters as modules take them, for autograd and without other kernels than in another fleet."""
+    with torch.inference_mode(False):
+        return usable_by_autograd(aligned(flat))
 
 
 def initial_parameters(build: Callable[[], nn.Module], seed: int) -> nn.Module:
