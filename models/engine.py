@@ -236,6 +236,19 @@ def _rows(params: Tensor, runs: slice) -> Tensor:
     return params if runs == slice(0, len(params)) else params[runs]
 
 
+def own_parameters(layer: nn.Module) -> list[str]:
+    """Names of the parameters of a layer that are of no layer inside it.
+
+    Opacus' recurrent layers show those of their cells a second time, under torch's names. Elsewhere a parameter of two
+    layers is one that both compute with, which no engine supports.
+    """
+    own = dict(layer.named_parameters(recurse=False))
+    if type(layer).__module__.startswith("opacus.layers."):
+        inside = {id(parameter) for child in layer.children() for parameter in child.parameters()}
+        return [name for name, parameter in own.items() if id(parameter) not in inside]
+    return list(own)
+
+
 class FlatParameters:
     """The parameters of a module as one flat vector, in the order of `named_parameters`."""
 
@@ -245,7 +258,8 @@ class FlatParameters:
         self.num_parameters = 0
         seen: set[int] = set()
         for path, owner in module.named_modules():
-            for name, parameter in owner.named_parameters(recurse=False):
+            for name in own_parameters(owner):
+                parameter = getattr(owner, name)
                 if id(parameter) in seen:
                     raise ValueError(
                         f"parameter '{path}.{name}' is shared between layers, which no engine supports; "

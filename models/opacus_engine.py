@@ -107,8 +107,9 @@ class OpacusEngine:
         self._module = initial_parameters(build, 0).to(device).train()
         check_layers(self._module, "opacus")
         self._flat = FlatParameters(self._module)
-        self._names = [name for name, _ in self._module.named_parameters()]
-        self._parameters = list(self._module.parameters())
+        self._parameters = [getattr(layer, name) for layer, name in self._flat.of_layers()]
+        names = {id(parameter): name for name, parameter in self._module.named_parameters()}
+        self._names = [names[id(parameter)] for parameter in self._parameters]
         for layer in self._module.modules():
             if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
                 layer.register_forward_pre_hook(_make_contiguous)
