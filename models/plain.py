@@ -59,6 +59,13 @@ class PlainEngine:
         module = initial_parameters(self._build, seed)
         return torch.cat([FlatParameters(module).flatten(module), *_buffers(module)]).to(self._device)
 
+    def named(self, params: Tensor) -> dict[str, Tensor]:
+        found, start = self._flat.named(params[: self.num_parameters]), self.num_parameters
+        for name, buffer in self._module.named_buffers():
+            found[name] = params[start : start + buffer.numel()].view(buffer.shape)
+            start += buffer.numel()
+        return found
+
     def weighted_sum(
         self,
         params: Tensor,

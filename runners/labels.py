@@ -44,6 +44,8 @@ def label_together(labels: Sequence[str]) -> str:
 
 def _kind(config: Mapping[str, Any]) -> tuple[str, ...]:
     dataset, algorithm = name_of(config["dataset"]), name_of(config["algorithm"])
+    if config.get("owners"):
+        return f"{algorithm} on {dataset}", f"owners {name_of(config['owners'])}"
     return f"{algorithm} on {dataset}", _budget(config["privacy"])
 
 

@@ -26,6 +26,7 @@ from datasets.owners import Owners
 from models.choose import fused_engine
 from models.engine import Engine, check_samples_apart
 from models.opacus_engine import PHYSICAL_BATCH, OpacusEngine
+from models.plain import PlainEngine
 from models.pretrained import Pretrained
 from models.validate import EngineName, check_layers
 from runners.recording import rows_at_an_evaluation
@@ -192,11 +193,11 @@ def cells_of(config: Config, data: Data, split: Split, method: AnyMethod, task: 
     if config["owners"] is not None and method.keeps_owners:
         spec: Owners = build(config["owners"], "owners")
         owned = spec.assign(data.labels.numpy()[split.train], groups, config["seed"])
-        names, epsilons, owners = owned.names or (), owned.epsilons, owned.owner
-        if epsilons is not None and owned.names is None:  # budgets of single rows: an owner is a class of equal ones
-            epsilons, of_owner = budget_classes(epsilons)
+        owners, budgets = owned.owner, () if owned.epsilons is None else tuple(owned.epsilons.tolist())
+        if budgets and owned.names is None:  # budgets of single rows: an owner is a class of equal ones
+            budgets, of_owner = budget_classes(budgets)
             owners = of_owner[owners]
-        task = replace(task, owner_names=names, owner_epsilons=() if epsilons is None else tuple(map(float, epsilons)))
+        task = replace(task, owner_names=owned.names or (), owner_epsilons=budgets)
     elif folds == 1:
         return task, groups
     fold = np.zeros(len(groups), dtype=np.int64)
@@ -325,8 +326,6 @@ def _engine(
         return build_model(shape, num_classes)
 
     if not private:
-        from models.plain import PlainEngine
-
         return PlainEngine(module, device=torch.device(device))
     asked: EngineName | None = None if wanted == "auto" else "fused" if wanted == "fused" else "opacus"
     if check_layers(module(), asked) == "fused":
