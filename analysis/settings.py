@@ -19,7 +19,7 @@ from analysis.cache import Rows, cached
 Settings = dict[str, Any]
 
 # What a run is not identified by: NOT_HASHED of runners/identity.py, which tests compare with this.
-NOT_OF_A_RUN = {"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale"}
+NOT_OF_A_RUN = {"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale", "retrain"}
 _SCHEMA = pa.schema({"run_id": pa.string(), "settings": pa.string()})
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

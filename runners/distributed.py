@@ -34,7 +34,7 @@ from models.sharded import Parted, ShardedEngine, gather_share, together
 from runners import fleet, process
 from runners.errors import ConfigError
 from runners.launcher import launch
-from runners.local_launcher import planned, preflight
+from runners.local_launcher import planned, preflight, what_is_done
 from runners.progress import Message, reporter
 from runners.setup import device_of
 from runners.status import announce
@@ -219,6 +219,8 @@ def _lead(config: dict[str, Any], team: Team) -> int:
     store, shown = Store(Path(config["results"]["root"])), reporter()
     run = planned(config)
     for text in preflight([run], store):
+        shown.note(text)
+    if text := what_is_done([run], store):
         shown.note(text)
     with announce(store, command=f"{sys.argv[0]} {shlex.join(sys.argv[1:])}", run_ids=[run.run_id]):
         outcome = launch([run], store=store, workers=1, report=shown, task=TASK)

@@ -9,7 +9,9 @@ from typing import Any
 
 TARGET = "_target_"
 # What a run is not identified by: where and how it is run, and which sweep asked for it.
-NOT_HASHED = frozenset({"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale"})
+NOT_HASHED = frozenset(
+    {"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale", "retrain"}
+)
 FROZEN: dict[str, dict[str, str]] = {
     "dataset": {
         "bank_fraud": "datasets.bank_fraud.BankFraud",

@@ -14,7 +14,7 @@ from runners.files import sync, to_json, write, writing
 from runners.leases import Lease, LeaseLost
 
 CONFIG, SUMMARY, HISTORY = "config.yaml", "summary.json", "history.jsonl"
-CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
+CHECKPOINT, ENVIRONMENT, ERROR = "checkpoint.pt", "environment.json", "error.txt"
 
 
 class RunFolder:
@@ -93,7 +93,7 @@ class RunFolder:
             # The summary comes last: with it, the run is complete but for the rename.
             for name, content in (
                 ("ledger.json", ledger),
-                ("environment.json", environment),
+                (ENVIRONMENT, environment),
                 (SUMMARY, summary),
             ):
                 self._write(name, (to_json(content, indent=2) + "\n").encode())

@@ -4,17 +4,21 @@
     runs/<run_id>/            done: config.yaml, summary.json, history.jsonl, ledger.json, environment.json
     runs/<run_id>.running/    begun, perhaps interrupted: config.yaml, history.jsonl, checkpoint.pt
     runs/<run_id>.failed/     the same and error.txt: tried again by the next launch, from its checkpoint
+    replaced/<run_id>.<n>/    what `retrain=true` put aside; nothing reads it
     runs/<run_id>.lease.<n>   who trains the run, and workers/<token>.json what it does (runners/leases.py)
 
 Only the holder of the lease touches a run's folder, and a folder gets its final name by one rename. In JSON,
 NaN is null; infinities are what Python's json writes.
 """
 
+import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Literal
@@ -25,7 +29,7 @@ from runners import presence
 from runners.files import TEMPORARY, ResultsError, to_json, write, write_together, writing
 from runners.identity import hashed_part
 from runners.leases import Lease, LeaseLost, Leases, parsed
-from runners.run_folder import CHECKPOINT, CONFIG, ERROR, HISTORY, SUMMARY, RunFolder
+from runners.run_folder import CHECKPOINT, CONFIG, ENVIRONMENT, ERROR, HISTORY, SUMMARY, RunFolder
 
 __all__ = ["LeaseLost", "ResultsError", "RunFolder", "State", "Store", "to_json", "writing"]
 
@@ -156,6 +160,32 @@ class Store:
     def config(self, run_id: str) -> dict[str, Any]:
         """The configuration of a finished run."""
         return yaml.load((self.folder(run_id) / CONFIG).read_bytes(), Loader=_LOADER)
+
+    def trained_at(self, run_id: str) -> str:
+        """When a finished run was, in UTC, as its environment says; or else the file system."""
+        folder = self.folder(run_id)
+        try:
+            told = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["finished"]
+            moment = datetime.fromisoformat(told).astimezone(UTC)
+        except (OSError, ValueError, KeyError, TypeError):
+            moment = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+        return f"{moment:%Y-%m-%d %H:%M}"
+
+    def put_aside(self, run_id: str) -> Path | None:
+        """Move a finished run out of the way, whole and for good, by one rename; None if another process just did."""
+        aside = self.root / "replaced"
+        with writing(self.root):
+            aside.mkdir(exist_ok=True)
+            for number in itertools.count(1):
+                target = aside / f"{run_id}.{number}"
+                try:
+                    return self.folder(run_id).rename(target)
+                except FileNotFoundError:
+                    return None
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+        raise AssertionError("numbers do not end")
 
     def error(self, run_id: str) -> str:
         """Why a run failed, in a line: the first of its error.txt."""
