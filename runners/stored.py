@@ -4,6 +4,7 @@
     runs/<run_id>/            done: config.yaml, summary.json, history.jsonl, ledger.json, environment.json,
                               checksums.json of all of them; weights.safetensors and scores.npz as results.* says
     runs/<run_id>.running/    begun, perhaps interrupted: config.yaml, history.jsonl, checkpoint.pt
+    replaced/<run_id>.<n>/    what `retrain=true` put aside; nothing reads it
     runs/<run_id>.failed/     the same and error.txt: tried again by the next launch, from its checkpoint
     runs/<run_id>.lease.<n>   {"worker": TOKEN}: the highest n holds the run (runners/leases.py)
     workers/<token>.json      a worker and what its runs are doing: {host, pid, runs: [{run_id, label, step, …}]}
@@ -28,6 +29,7 @@ from typing import Any
 FORMAT = 2  # 1 had a lock per run instead of leases, and no store.json
 FORMAT_FILE = "store.json"
 RUNS, WORKERS, SWEEPS, TARGETS, CACHE = "runs", "workers", "sweeps", "targets", "cache"
+REPLACED = "replaced"
 CONFIG, SUMMARY, HISTORY = "config.yaml", "summary.json", "history.jsonl"
 LEDGER, ENVIRONMENT = "ledger.json", "environment.json"
 CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
@@ -35,7 +37,9 @@ MANIFEST = "manifest.json"
 RUNNING, FAILED = UNFINISHED = ("running", "failed")  # what follows the dot of a run's folder
 
 # What a run is not identified by: where and how it is run, and which sweep asked for it.
-NOT_HASHED = frozenset({"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale"})
+NOT_HASHED = frozenset(
+    {"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale", "retrain"}
+)
 DEAD_AFTER_SECONDS = 60.0
 
 
