@@ -20,6 +20,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,25 @@ RUNNING, FAILED = UNFINISHED = ("running", "failed")  # what follows the dot of 
 # What a run is not identified by: where and how it is run, and which sweep asked for it.
 NOT_HASHED = frozenset({"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale"})
 DEAD_AFTER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A living launcher.
+
+    Args:
+        total: how many runs it was asked for.
+        run_ids: those that were not done when it began.
+        since: when that was, by the clock of the file system.
+    """
+
+    token: str
+    host: str
+    pid: int
+    command: str
+    total: int
+    run_ids: tuple[str, ...]
+    since: float
 
 
 def format_of(root: Path) -> int | None:
@@ -74,7 +94,28 @@ def manifests(root: Path) -> dict[str, Path]:
     return {path.parent.relative_to(folder).as_posix(): path for path in sorted(folder.rglob(MANIFEST))}
 
 
-def everyone(folder: Path, now: Callable[[Path], float]) -> Iterator[dict[str, Any]]:
+def our_time(folder: Path) -> float:
+    """The time for who may write nothing: our clock's, though another machine's may go wrong."""
+    return time.time()
+
+
+def sweeps(root: Path, now: Callable[[Path], float] = our_time) -> list[Sweep]:
+    """Every launcher that lives, in the order they began; see `told_by`."""
+    return [
+        Sweep(
+            token=str(told.get("token", "")),
+            host=str(told.get("host", "")),
+            pid=int(told.get("pid", 0)),
+            command=str(told.get("command", "")),
+            total=int(told.get("total", 0)),
+            run_ids=tuple(told.get("run_ids") or ()),
+            since=float(told.get("since", 0.0)),
+        )
+        for told in everyone(root / SWEEPS, now)
+    ]
+
+
+def everyone(folder: Path, now: Callable[[Path], float] = our_time) -> Iterator[dict[str, Any]]:
     """What each living process of `workers` or `sweeps` says of itself, in the order they began; see `told_by`."""
     alive = (told_by(folder, token, now) for token in tokens(folder))
     yield from sorted(filter(None, alive), key=lambda told: (told.get("started", 0), told.get("token", "")))
@@ -122,11 +163,6 @@ def is_locked(path: Path) -> bool | None:
     finally:
         os.close(lock)
     return False
-
-
-def our_time(folder: Path) -> float:
-    """The time for who may write nothing: our clock's, where another machine's beats would be judged by its own."""
-    return time.time()
 
 
 @lru_cache
