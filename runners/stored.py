@@ -66,14 +66,11 @@ def format_of(root: Path) -> int | None:
     """
     path = root / FORMAT_FILE
     try:
-        told = json.loads(path.read_bytes())["format"]
+        return int(json.loads(path.read_bytes())["format"])
     except OSError:
         return None
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f'{path} cannot be read: it should say {{"format": {FORMAT}}}') from error
-    if not isinstance(told, int):
-        raise ValueError(f'{path} cannot be read: it should say {{"format": {FORMAT}}}')
-    return told
 
 
 def from_yaml(text: str | bytes) -> Any:
@@ -94,6 +91,14 @@ def manifests(root: Path) -> dict[str, Path]:
     return {path.parent.relative_to(folder).as_posix(): path for path in sorted(folder.rglob(MANIFEST))}
 
 
+def variants(root: Path) -> dict[str, list[Path]]:
+    """target -> the manifests of its variants."""
+    found: dict[str, list[Path]] = {}
+    for name, path in manifests(root).items():
+        found.setdefault(name.rpartition("/")[0], []).append(path)
+    return found
+
+
 def our_time(folder: Path) -> float:
     """The time for who may write nothing: our clock's, though another machine's may go wrong."""
     return time.time()
@@ -101,17 +106,11 @@ def our_time(folder: Path) -> float:
 
 def sweeps(root: Path, now: Callable[[Path], float] = our_time) -> list[Sweep]:
     """Every launcher that lives, in the order they began; see `told_by`."""
+    names = Sweep.__annotations__.keys()
     return [
-        Sweep(
-            token=str(told.get("token", "")),
-            host=str(told.get("host", "")),
-            pid=int(told.get("pid", 0)),
-            command=str(told.get("command", "")),
-            total=int(told.get("total", 0)),
-            run_ids=tuple(told.get("run_ids") or ()),
-            since=float(told.get("since", 0.0)),
-        )
+        Sweep(**{name: told[name] for name in names} | {"run_ids": tuple(told["run_ids"])})
         for told in everyone(root / SWEEPS, now)
+        if names <= told.keys()
     ]
 
 

@@ -40,7 +40,7 @@ def test_who_was_silent_for_long_is_dead_and_a_torn_file_is_nobody(results_root:
 
 @pytest.mark.skipif(not Path("/proc/sys/kernel/random/boot_id").exists(), reason="this system has no boot id")
 def test_a_launcher_tells_what_it_was_asked_for(results_root: Path) -> None:
-    sign(results_root / "sweeps", "s", command="rawls reproduce asc/table1", total=5, run_ids=["a"])
+    sign(results_root / "sweeps", "s", command="rawls reproduce asc/table1", total=5, run_ids=["a"], since=0.0)
     (sweep,) = sweeps(results_root)
     assert (sweep.command, sweep.total, sweep.run_ids) == ("rawls reproduce asc/table1", 5, ("a",))
 
@@ -49,7 +49,14 @@ def test_the_page_of_runs_shows_what_trains(results_root: Path) -> None:
     half_finished(results_root)
     held = run_id("azb_weak", 2)
     sign(results_root / "workers", "w", runs=[{**RUN, "run_id": held}])
-    sign(results_root / "sweeps", "s", command="rawls reproduce asc/table1", total=15, run_ids=[held, run_id("azb", 2)])
+    sign(
+        results_root / "sweeps",
+        "s",
+        command="rawls reproduce asc/table1",
+        total=15,
+        run_ids=[held, run_id("azb", 2)],
+        since=0.0,
+    )
     app = page("runs", results_root)
     said = text(app)
     assert "30 of 130 (23%)" in said
