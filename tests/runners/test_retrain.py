@@ -9,9 +9,9 @@ import pytest
 from runners.config import compose, resolve, run_id
 from runners.experiments import plan
 from runners.labels import label_of
-from runners.local_launcher import planned, train, what_is_done
-from runners.run_folder import ENVIRONMENT
+from runners.launcher import planned, train, what_is_done
 from runners.store import Store
+from runners.stored import ENVIRONMENT
 
 SMALL = [
     *("dataset=digits", "algorithm=dpsgd", "model=logistic", "scale=smoke", "schedule.max_steps=2"),
