@@ -38,24 +38,24 @@ def done(store: Store, config: dict[str, Any], finished: str) -> str:
 def test_a_run_is_trained_again_and_the_old_one_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, store = configured(tmp_path), Store(tmp_path)
     this = run_id(config)
-    assert train([config]).done == [this]
+    assert train([config], command="test").done == [this]
     date(store, this, "2026-11-19T07:31:59+00:00")
     before = store.summary(this)
-    assert train([config]).skipped == [this]
+    assert train([config], command="test").skipped == [this]
     assert (
         f"{label_of(config)}: trained 2026-11-19 07:31 (UTC), nothing to do; retrain=true trains again"
         in capsys.readouterr().err
     )
     again = configured(tmp_path, "retrain=true")
     assert run_id(again) == this
-    assert train([again]).done == [this]
+    assert train([again], command="test").done == [this]
     assert "trained again: 1 run of 2026-11-19 07:31 (UTC), put aside in" in capsys.readouterr().err
     assert store.trained_at(this) != "2026-11-19 07:31"
     assert store.summary(this)["test"] == before["test"]
     assert [path.name for path in (tmp_path / "replaced").iterdir()] == [f"{this}.1"]
     assert json.loads((tmp_path / "replaced" / f"{this}.1" / "summary.json").read_text())["run_id"] == this
     # What was interrupted goes on without the option: nothing else is moved.
-    assert train([config]).skipped == [this] and len(list((tmp_path / "replaced").iterdir())) == 1
+    assert train([config], command="test").skipped == [this] and len(list((tmp_path / "replaced").iterdir())) == 1
 
 
 def test_nothing_is_moved_unless_all_can_be_trained(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_nothing_is_moved_unless_all_can_be_trained(tmp_path: Path) -> None:
     good, bad = (configured(tmp_path, "retrain=true", f"schedule.batch_size={size}") for size in (16, 50_000))
     this = done(store, good, "2026-11-19T07:31:00+00:00")
     with pytest.raises(ValueError, match="batch_size=50000"):
-        train([good, bad])
+        train([good, bad], command="test")
     assert store.state(this) == "done" and not (tmp_path / "replaced").exists()
 
 
