@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from models.engine import (
     FlatParameters,
     Look,
-    Part,
     SecondPoint,
     Triple,
     Weigh,
@@ -25,9 +24,9 @@ from models.engine import (
     bindable,
     initial_parameters,
     usable_by_autograd,
-    weigh_parts,
 )
 from models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
+from models.parts import Part, weigh_parts
 from models.validate import check_layers, draws_at_random
 
 AT_ONCE = 512  # samples that are evaluated together

@@ -14,21 +14,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from models.engine import (
-    Look,
-    Part,
-    Point,
-    SecondPoint,
-    Weigh,
-    WeightedSum,
-    aligned_rows,
-    alike,
-    points,
-    weigh_parts,
-)
+from models.engine import Look, SecondPoint, Weigh, WeightedSum, aligned_rows
 from models.fused import CHUNK_BYTES, FusedEngine
 from models.layers import Tanh, tanh
 from models.objectives import CROSS_ENTROPY
+from models.parts import Part, Point, alike, points, weigh_parts
 from models.propagation import in_order
 from models.rules import LEAST_SQUARE, squares_of_sum
 
