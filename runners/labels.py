@@ -44,10 +44,11 @@ def label_together(labels: Sequence[str]) -> str:
 
 def _kind(config: Mapping[str, Any]) -> tuple[str, ...]:
     dataset, algorithm = name_of(config["dataset"]), name_of(config["algorithm"])
-    return f"{algorithm} on {dataset}", _budget(config["privacy"])
+    return f"{algorithm} on {dataset}", budget_of(config["privacy"])
 
 
-def _budget(privacy: Mapping[str, Any]) -> str:
+def budget_of(privacy: Mapping[str, Any]) -> str:
+    """'ε=8', 'noise 1.1', or 'open'."""
     if privacy["epsilon"] is not None:
         return f"ε={privacy['epsilon']:g}"
     noise = privacy.get("noise_multiplier")
