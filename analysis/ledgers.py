@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from analysis.cache import Rows, cached, in_order
 from analysis.columns import COLUMNS
+from runners.stored import CACHE, LEDGER, folder_of
 
 _PER_CELL = pa.list_(pa.float64())
 _TYPES = {name: pa.string() for name in ("run_id", "name", "law", "noise", "charged_as")}
@@ -24,11 +25,11 @@ _SCHEMA = pa.schema({name: _TYPES.get(name, pa.float64()) for name in COLUMNS["l
 
 def load(results_root: Path, run_ids: Iterable[str]) -> pd.DataFrame:
     """One row per line of these finished runs' ledger.json, in their order; none for a ledger that is not there."""
-    folders = {run_id: str(results_root / "runs" / run_id) for run_id in run_ids}
+    folders = {run_id: str(folder_of(results_root, run_id)) for run_id in run_ids}
     rows = cached(
-        results_root / "cache" / "ledger.arrow",
+        results_root / CACHE / "ledger.arrow",
         folders,
-        ("ledger.json",),
+        (LEDGER,),
         lambda ids: _read(ids, folders),
         code=(Path(__file__),),
     )
@@ -49,7 +50,7 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 def _lines(run_id: str, folder: Path) -> list[dict[str, Any]]:
     """Nothing, if the file is missing, damaged, or of releases that we do not know."""
     try:
-        releases = json.loads((folder / "ledger.json").read_bytes())["releases"]
+        releases = json.loads((folder / LEDGER).read_bytes())["releases"]
         rows = [{"run_id": run_id, "line": place, **_line(line)} for place, line in enumerate(releases)]
         pa.Table.from_pylist(rows, schema=_SCHEMA)
     except (OSError, AttributeError, KeyError, TypeError, ValueError, pa.ArrowException):

@@ -31,6 +31,8 @@ import yaml
 
 from analysis import histories, ledgers
 from analysis.cache import Rows, cached, in_order, merged
+from runners.stored import CACHE, CONFIG, ENVIRONMENT, ERROR, FORMAT, SUMMARY, UNFINISHED, format_of, from_yaml
+from runners.stored import RUNS as RUN_FOLDERS
 
 RUN_TEXTS = ["run_id", "status", "dataset", "model", "algorithm", "scale", "provenance", "error"]
 RUN_NUMBERS = [
@@ -60,9 +62,7 @@ GROUPS = [
     "epsilon_spent",
 ]  # fmt: skip
 OWNERS = ["run_id", "owner", "owner_name", "budget", "epsilon", "epsilon_spent"]
-UNFINISHED = ("running", "failed")
 BOOLS = ["private", "git_dirty"]
-FORMAT = 2  # the newest store we know, see runners/store.py
 
 _GROUP_TYPES = {"split": pa.string(), "group": pa.int64(), "group_name": pa.string(), "calibrated": pa.bool_()}
 # A run's rows of `groups` are lists in its row of `runs`, a column each.
@@ -87,10 +87,10 @@ class Store:
     def history(self) -> pd.DataFrame:
         """Most of what a store holds; many who load one want no curves."""
         wanted = list(self.runs["run_id"])
-        folders = _folders(self.root / "runs")  # a run may have ended since its row was read
+        folders = _folders(self.root / RUN_FOLDERS)  # a run may have ended since its row was read
         found = {run_id: folders[run_id] for run_id in wanted if run_id in folders}
         done, others = _parted(found)
-        lines = histories.load(self.root / "cache" / "history.arrow", done, others, list(found))
+        lines = histories.load(self.root / CACHE / "history.arrow", done, others, list(found))
         return lines.astype(dict.fromkeys(histories.NUMBERS, float))
 
     @cached_property
@@ -111,13 +111,13 @@ def load(results_root: str | Path, run_ids: Iterable[str] | None = None) -> Stor
     """
     root = Path(results_root)
     _check_format(root)
-    folders = _folders(root / "runs")
+    folders = _folders(root / RUN_FOLDERS)
     wanted = sorted(folders) if run_ids is None else [run for run in dict.fromkeys(run_ids) if run in folders]
     done, others = _parted({run_id: folders[run_id] for run_id in wanted})
     finished = cached(
-        root / "cache" / "runs.arrow",
+        root / CACHE / "runs.arrow",
         done,
-        ("summary.json", "environment.json"),
+        (SUMMARY, ENVIRONMENT),
         lambda ids: _rows([_finished(run, done[run]) for run in ids]),
         code=(Path(__file__),),
     )
@@ -139,10 +139,10 @@ def _parted(folders: Mapping[str, tuple[str, str]]) -> tuple[dict[str, str], dic
 
 def _check_format(root: Path) -> None:
     try:
-        told = json.loads((root / "store.json").read_text(encoding="utf-8"))["format"]
-    except (OSError, ValueError, TypeError, KeyError):
+        told = format_of(root)
+    except ValueError:  # damaged: its runs may still be whole
         return
-    if told > FORMAT:
+    if told is not None and told > FORMAT:
         raise ValueError(
             f"{root} was written by a newer version of rawls (store format {told}, this one knows {FORMAT}): "
             "update rawls"
@@ -204,7 +204,7 @@ def _folders(root: Path) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     if not root.is_dir():
         return found
-    rank = {"done": 0, "running": 1, "failed": 2}
+    rank = {status: place for place, status in enumerate(("done", *UNFINISHED))}
     with os.scandir(root) as entries:
         for entry in entries:
             run_id, _, suffix = entry.name.partition(".")
@@ -219,16 +219,16 @@ def _folders(root: Path) -> dict[str, tuple[str, str]]:
 def _finished(run_id: str, folder: str) -> dict[str, Any]:
     """The row of a finished run."""
     try:
-        with open(f"{folder}/summary.json", "rb") as file:
+        with open(f"{folder}/{SUMMARY}", "rb") as file:
             summary = json.loads(file.read())
         return _from_summary(run_id, summary) | _made_by(folder) | _groups(summary) | _owners(summary)
     except (OSError, ValueError, TypeError, AttributeError) as problem:
-        return {"run_id": run_id, "status": "unreadable", "error": f"{run_id}/summary.json: {problem}"}
+        return {"run_id": run_id, "status": "unreadable", "error": f"{run_id}/{SUMMARY}: {problem}"}
 
 
 def _unfinished(run_id: str, status: str, folder: Path) -> dict[str, Any]:
     """The row of a run that is not done."""
-    return {**_from_config(folder / "config.yaml"), "run_id": run_id, "status": status, "error": _error(folder)}
+    return {**_from_config(folder / CONFIG), "run_id": run_id, "status": status, "error": _error(folder)}
 
 
 def _from_summary(run_id: str, summary: dict[str, Any]) -> dict[str, Any]:
@@ -267,7 +267,7 @@ def _largest(epsilons: Iterable[float | None]) -> float | None:
 def _made_by(folder: str) -> dict[str, Any]:
     """Nothing, if environment.json is missing or damaged: the run's numbers are still good."""
     try:
-        with open(f"{folder}/environment.json", "rb") as file:
+        with open(f"{folder}/{ENVIRONMENT}", "rb") as file:
             environment = json.loads(file.read())
         return {name: environment.get(name) for name in MADE_BY} | {"versions": json.dumps(environment.get("versions"))}
     except (OSError, ValueError, AttributeError):
@@ -326,14 +326,15 @@ def _padded(values: Sequence[Any] | None, number: int) -> list[Any]:
 def _from_config(path: Path) -> dict[str, Any]:
     """What is known of a run without a summary; nothing, if its config is missing or half written."""
     try:
-        config = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        config = from_yaml(path.read_text(encoding="utf-8"))
         privacy = config.get("privacy") or {}
+        budgets = [privacy.get("epsilon"), privacy.get("noise_multiplier"), config.get("owners")]
         return {
             **{name: config[name]["_target_"].split(".")[-2] for name in ("dataset", "model", "algorithm")},
             "seed": config.get("seed"),
             "scale": (config.get("scale") or {}).get("name"),
             "epsilon_target": privacy.get("epsilon"),
-            "private": any(privacy.get(name) is not None for name in ("epsilon", "noise_multiplier")),
+            "private": any(budget is not None for budget in budgets),
         }
     except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, IndexError):
         return {}
@@ -342,10 +343,7 @@ def _from_config(path: Path) -> dict[str, Any]:
 def _error(folder: Path) -> str | None:
     """First line that says anything: the sentence a user needs; the trace comes below it."""
     try:
-        lines = (folder / "error.txt").read_text(encoding="utf-8").strip().splitlines()
+        lines = (folder / ERROR).read_text(encoding="utf-8").strip().splitlines()
     except OSError:
         return None
     return lines[0] if lines else None
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -165,6 +165,7 @@ def weigh_parts(
     weigh: Weigh,
     look: Look | None,
     counts: Sequence[int] | None,
+    like: Tensor,
     *,
     keep: bool = True,
 ) -> list[Triple]:
@@ -173,6 +174,7 @@ def weigh_parts(
     Args:
         parts: computes the parts of these runs, in order of their slots.
         counts: slots in use of all runs.
+        like: a tensor of the type of the losses, for a batch without parts.
         keep: whether all parts of a look fit into memory; else they are computed twice.
     """
 
@@ -186,19 +188,17 @@ def weigh_parts(
     if look is None or not any(look.needs[runs]):
         return list(map(finish, parts()))  # map lets go of a part before it asks for the next one
     kept: deque[Part] = deque()
-    shown: list[tuple[Tensor, Tensor]] = []
+    shown = [(like.new_zeros(runs.stop - runs.start, 0),) * 2]
     for part in parts():
         shown.append((part.losses, part.norms))
         if keep:
             kept.append(part)
         del part
-    losses, norms = (torch.cat(values, 1) for values in zip(*shown, strict=True)) if shown else (None, None)
+    losses, norms = (torch.cat(values, 1) for values in zip(*shown, strict=True))
     for row, run in enumerate(range(runs.start, runs.stop)):
         if need := look.needs[run]:
             used = slice(None if counts is None else counts[run])
-            nothing = torch.zeros(0)
-            of_run = (nothing, nothing) if losses is None or norms is None else (losses[row, used], norms[row, used])
-            look.see(run, of_run[0], of_run[1] if need == "norms" else None)
+            look.see(run, losses[row, used], norms[row, used] if need == "norms" else None)
     return list(map(finish, (kept.popleft() for _ in range(len(kept))) if keep else parts()))
 
 
@@ -226,9 +226,31 @@ def points(params: Tensor, second: SecondPoint | None, runs: slice) -> list[Poin
     return [(_rows(params, runs), [1 - share for share in shares]), (_rows(second.params, runs), shares)]
 
 
+PointOfRun = tuple[Tensor, float | None]
+
+
+def points_of_run(params: Tensor, second: SecondPoint | None, run: int) -> list[PointOfRun]:
+    """The same for one run, as flat parameters that a module can be bound to."""
+    where = points(params, second, slice(run, run + 1))
+    return [(bindable(rows[0]), None if shares is None else shares[0]) for rows, shares in where]
+
+
 def _rows(params: Tensor, runs: slice) -> Tensor:
     """The rows of these runs; the tensor itself when they are all, so that engines know it again."""
     return params if runs == slice(0, len(params)) else params[runs]
+
+
+def own_parameters(layer: nn.Module) -> list[str]:
+    """Names of the parameters of a layer that are of no layer inside it.
+
+    Opacus' recurrent layers show those of their cells a second time, under torch's names. Elsewhere a parameter of two
+    layers is one that both compute with, which no engine supports.
+    """
+    own = dict(layer.named_parameters(recurse=False))
+    if type(layer).__module__.startswith("opacus.layers."):
+        inside = {id(parameter) for child in layer.children() for parameter in child.parameters()}
+        return [name for name, parameter in own.items() if id(parameter) not in inside]
+    return list(own)
 
 
 class FlatParameters:
@@ -241,7 +263,8 @@ class FlatParameters:
         self.num_parameters = 0
         seen: set[int] = set()
         for path, owner in module.named_modules():
-            for name, parameter in owner.named_parameters(recurse=False):
+            for name in own_parameters(owner):
+                parameter = getattr(owner, name)
                 if id(parameter) in seen:
                     raise ValueError(
                         f"parameter '{path}.{name}' is shared between layers, which no engine supports; "
@@ -310,6 +333,12 @@ def aligned(values: Tensor) -> Tensor:
 def usable_by_autograd(values: Tensor) -> Tensor:
     """The same values as autograd takes them: a copy of what was made in inference mode, as the private step is."""
     return values.clone() if values.is_inference() else values
+
+
+def bindable(flat: Tensor) -> Tensor:
+    """The same parameters as modules take them, for autograd and without other kernels than in another fleet."""
+    with torch.inference_mode(False):
+        return usable_by_autograd(aligned(flat))
 
 
 def initial_parameters(build: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -104,7 +104,7 @@ def _conv2d(layer: nn.Conv2d, passed: Sequence[Passed]) -> tuple[Tensor, AddWeig
     return gradients.squares, add
 
 
-def _keep(gradients: conv2d.Gradients) -> Callable[[Tensor, Tensor], None]:
+def _keep(gradients: conv2d.Gradients) -> Callable[[Tensor, Tensor], object]:
     return lambda weights, out: out.add_(gradients.in_order(weights @ gradients.weight))
 
 

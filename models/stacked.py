@@ -69,7 +69,7 @@ class SideBySideEngine(FusedEngine, ABC):
         rows = []
         for runs in alike(second, len(labels)):
             make = partial(self._parts_of, points(params, second, runs), inputs, labels, runs, total)
-            rows.append(weigh_parts(make, runs, weigh, look, counts))
+            rows.append(weigh_parts(make, runs, weigh, look, counts, params))
         return WeightedSum.of_parts(rows, total)
 
     @abstractmethod

@@ -101,7 +101,7 @@ class TiledEngine(SideBySideEngine):
         x, labels = x.reshape(*tiles, x.shape[2]), labels.reshape(tiles)
         passes = [self._propagate_tiles(views, shares, x, labels) for views, shares in where]
         losses, tapes = passes[0][0], [tape for _, tape in passes]
-        squares = 0
+        squares: Array = np.zeros((), dtype=losses.dtype)
         for number, layer in enumerate(self._layers):
             squares = squares + _squares([tape[number] for tape in tapes], bias=layer.bias is not None)
         norms = np.sqrt(squares)

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runners.errors import ConfigError, guarded, nearest
+from runners.stored import MANIFEST, manifests
 
 if TYPE_CHECKING:
     from runners.experiments import Plan
-
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +65,16 @@ def targets(arguments: list[str]) -> int:
 
     overrides = look_also_in(arguments)
     plans = [_planned(target, overrides) for target in choices("experiment")]
-    manifests: list[dict[str, object] | Path] = []
+    asked: list[dict[str, object] | Path] = []
+    drawn = manifests(plans[0].root)
     for plan in plans:
-        root = plan.root
-        manifests.append(manifest_of(plan))
-        others = sorted((root / "targets" / str(plan.target)).glob("*/manifest.json"))
-        manifests += [path for path in others if path.parent.name != plan.variant]
-    table = status_of(plans[0].root, manifests).drop(columns="title")
+        asked.append(manifest_of(plan))
+        asked += [
+            path
+            for name, path in drawn.items()
+            if name.rpartition("/")[0] == plan.target and name.rpartition("/")[2] != plan.variant
+        ]
+    table = status_of(plans[0].root, asked).drop(columns="title")
     rows = [list(table.columns), *table.astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -94,16 +96,16 @@ def report(arguments: list[str]) -> int:
     if not root.is_dir():
         raise ConfigError(f"results.root={root} is no folder: `rawls reproduce TARGET` makes one, or name another")
     found: dict[str, list[Path]] = {}
-    for path in sorted((root / "targets").glob(f"**/{MANIFEST}")):
-        found.setdefault(path.parent.parent.relative_to(root / "targets").as_posix(), []).append(path)
+    for name, path in manifests(root).items():
+        found.setdefault(name.rpartition("/")[0], []).append(path)
     every = list(dict.fromkeys([*choices("experiment"), *found]))
     if unknown := [name for name in names if name not in every]:
         raise ConfigError(f"unknown target '{unknown[0]}': {nearest(unknown[0], every)}")
-    manifests: list[dict[str, object] | Path] = []
+    asked: list[dict[str, object] | Path] = []
     for name in [name for name in every if name in names or not names]:
         # What ran says more than the plan of a command that nobody gave; without it, the plan says what is missing.
-        manifests += found.get(name) or [manifest_of(_planned(name, overrides))]
-    print(f"Written: {write(root, manifests)}")
+        asked += found.get(name) or [manifest_of(_planned(name, overrides))]
+    print(f"Written: {write(root, asked)}")
     return 0
 
 

@@ -29,7 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 import conf
 from runners.errors import ConfigError, explain, unknown_key
 from runners.identity import hashed_part
-from runners.schema import SPECS, Config, Privacy
+from runners.schema import OPTIONAL_SPECS, SPECS, Config, Privacy
 from runners.spec import build, convert, dump, name_of
 
 VERSION_BASE = "1.3"
@@ -43,7 +43,7 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """The configuration that these Hydra overrides make, complete and checked."""
     cfg = _composed(overrides)
     config = resolve(cfg)
-    for key in (*SPECS, "data_digest"):
+    for key in (*SPECS, *OPTIONAL_SPECS, "data_digest"):
         cfg[key] = config[key]
     cfg.privacy.update(config["privacy"])
     return cfg
@@ -63,13 +63,21 @@ def _resolved(cfg: DictConfig) -> dict[str, Any]:
 
 def _completed(config: dict[str, Any]) -> dict[str, Any]:
     """Every field of the specifications filled in, every value checked; the argument is changed."""
+    method: Any = None
     for group in SPECS:
         if config[group] == MISSING:
             raise ConfigError(f"{group} is not chosen: set {group}=NAME, one of {', '.join(choices(group))}")
         spec = build(config[group], group)
         config[group] = dump(_located(spec, config) if group == "dataset" else spec)
         if group == "algorithm":
+            method = spec
             _check_budget(spec, config)
+    for group in OPTIONAL_SPECS:
+        if config[group] is not None:
+            # A method that keeps no owners is the same run whoever they are.
+            config[group] = dump(build(config[group], group)) if method.keeps_owners else None
+            if "epsilons" in (config[group] or {}):  # theirs are the budgets, and the run's own says nothing
+                config["privacy"] = config["privacy"] | {"epsilon": None, "noise_multiplier": None}
     _check_fields(config, Config, "")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config["device"]):
         raise ConfigError(f"device={config['device']} must be auto, cpu, cuda or cuda:N")
@@ -80,7 +88,7 @@ def _check_budget(method: Any, config: dict[str, Any]) -> None:
     """One of epsilon and noise for a private method; an open one has no budget, whatever was composed for its sweep."""
     privacy = config["privacy"]
     given = [key for key in ("epsilon", "noise_multiplier") if privacy[key] is not None]
-    if not getattr(method, "private", True):
+    if not method.private:
         config["privacy"] = {**dataclasses.asdict(Privacy(epsilon=None)), "secure": privacy["secure"]}
     elif not given:
         name = name_of(config["algorithm"])

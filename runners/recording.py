@@ -178,6 +178,7 @@ def summary_of(run: Run, parts: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": run.seconds,
         "group_names": list(prepared.group_names),
         "group_sizes": list(prepared.task.population.group_sizes),
+        "owner_names": list(prepared.task.owner_names),
         "minority_groups": list(prepared.task.minority_groups),
         "plan": None if plan is None else plan.to_dict() | {"assumptions": list(prepared.assumptions)},
         **parts,

@@ -14,9 +14,7 @@ from runners.checkpoints import Mark
 from runners.checksums import CHECKSUMS, digest, digest_of
 from runners.files import sync, to_json, write, writing
 from runners.leases import Lease, LeaseLost
-
-CONFIG, SUMMARY, HISTORY = "config.yaml", "summary.json", "history.jsonl"
-CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
+from runners.stored import CHECKPOINT, CONFIG, ERROR, FAILED, HISTORY, SUMMARY
 
 
 class RunFolder:
@@ -122,7 +120,7 @@ class RunFolder:
         # The first line of a message: CUDA's go on for several, with advice that never helps.
         sentence = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         trace = "".join([sentence, "\n\n", *traceback.format_exception(error)])
-        failed = self.path.with_name(f"{self.run_id}.failed")
+        failed = self.path.with_name(f"{self.run_id}.{FAILED}")
         try:
             with writing(self._root):
                 self._lease.check()

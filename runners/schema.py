@@ -9,13 +9,14 @@ the ids of all earlier runs stay.
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 from accounting.fields import Count, NotNegative, Positive, Share
 
 SPECS = ("dataset", "model", "algorithm")
+OPTIONAL_SPECS = ("owners",)
 
 
 @dataclass
@@ -41,13 +42,13 @@ class Optimizer:
     lr: float = field(default=MISSING, metadata={"must": Positive})
     momentum: float = field(default=0.0, metadata={"must": Annotated[float, Ge(0), Lt(1)]})
     weight_decay: float = field(default=0.0, metadata={"must": NotNegative})
-    kind: str | None = field(default=None, metadata={"choices": (None, "sgd", "adam", "adamw")})
-    beta1: float | None = field(default=None, metadata={"must": Annotated[float, Ge(0), Lt(1)]})
-    beta2: float | None = field(default=None, metadata={"must": Annotated[float, Ge(0), Lt(1)]})
-    eps: float | None = field(default=None, metadata={"must": Annotated[float, Gt(0), Lt(1)]})
-    schedule: str | None = field(default=None, metadata={"choices": (None, "linear", "cosine", "steps")})
-    radius: float | None = field(default=None, metadata={"must": Positive})
-    average: str | None = field(default=None, metadata={"choices": (None, "all", "last_half")})
+    kind: str | None = field(default=None, metadata={"must": Literal["sgd", "adam", "adamw"] | None})
+    beta1: float | None = field(default=None, metadata={"must": Annotated[float, Ge(0), Lt(1)] | None})
+    beta2: float | None = field(default=None, metadata={"must": Annotated[float, Ge(0), Lt(1)] | None})
+    eps: float | None = field(default=None, metadata={"must": Annotated[float, Gt(0), Lt(1)] | None})
+    schedule: str | None = field(default=None, metadata={"must": Literal["linear", "cosine", "steps"] | None})
+    radius: float | None = field(default=None, metadata={"must": Positive | None})
+    average: str | None = field(default=None, metadata={"must": Literal["all", "last_half"] | None})
 
 
 @dataclass
@@ -130,6 +131,7 @@ class Config:
     dataset: dict[str, Any] = MISSING
     model: dict[str, Any] = MISSING
     algorithm: dict[str, Any] = MISSING
+    owners: dict[str, Any] | None = None
     privacy: Privacy = field(default_factory=Privacy)
     optimizer: Optimizer = field(default_factory=Optimizer)
     schedule: Schedule = field(default_factory=Schedule)

@@ -1,7 +1,4 @@
-"""What trains under a results folder, read from the files by which its processes show that they live.
-
-    workers/<token>.json   a worker and what its runs are doing (runners/leases.py)
-    sweeps/<token>.json    a launcher: its command and its runs that were not done when it began
+"""What trains under a results folder, by the files with which its processes show that they live (runners/stored.py).
 
 `rawls status` shows it; launchers whose workers are elsewhere (Ray, Slurm) follow them by it.
 """
@@ -25,9 +22,9 @@ from runners.files import writing
 from runners.presence import Presence
 from runners.progress import Message, Reporter, Screen, describe
 from runners.store import State, Store
+from runners.stored import SWEEPS, WORKERS, everyone
 
 SECONDS_BETWEEN_LOOKS = 1.0
-_SWEEPS, _WORKERS = "sweeps", "workers"
 _ENDS = ("done", "failed")
 
 
@@ -64,7 +61,7 @@ def fleets(root: Path) -> list[Working]:
     """The living workers under `root`, in the order they began."""
     return [
         Working(token=told["token"], host=told["host"], pid=told["pid"], runs=tuple(told["runs"]))
-        for told in presence.everyone(root / _WORKERS)
+        for told in everyone(root / WORKERS, presence.now_of)
         if told.get("runs")
     ]
 
@@ -74,7 +71,7 @@ def sweeps(root: Path) -> list[Sweep]:
     names = ("token", "host", "pid", "command", "total", "since")
     return [
         Sweep(**{name: told[name] for name in names}, run_ids=tuple(told["run_ids"]))
-        for told in presence.everyone(root / _SWEEPS)
+        for told in everyone(root / SWEEPS, presence.now_of)
     ]
 
 
@@ -85,7 +82,7 @@ def announce(store: Store, *, command: str, run_ids: Sequence[str]) -> Iterator[
     Args:
         run_ids: all that it was asked for, done before or not.
     """
-    folder = store.root / _SWEEPS
+    folder = store.root / SWEEPS
     states = store.states(run_ids)
     with writing(store.root):
         folder.mkdir(parents=True, exist_ok=True)

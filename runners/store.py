@@ -1,11 +1,4 @@
-"""The results store: one folder per run, plain files, each written whole or not at all.
-
-    store.json                {"format": N}: written by the first that needs it; a newer one than ours is refused
-    runs/<run_id>/            done: config.yaml, summary.json, history.jsonl, ledger.json, environment.json,
-                              checksums.json of all of them; weights.safetensors and scores.npz as results.* says
-    runs/<run_id>.running/    begun, perhaps interrupted: config.yaml, history.jsonl, checkpoint.pt
-    runs/<run_id>.failed/     the same and error.txt: tried again by the next launch, from its checkpoint
-    runs/<run_id>.lease.<n>   who trains the run, and workers/<token>.json what it does (runners/leases.py)
+"""The results store: one folder per run, plain files (runners/stored.py), each written whole or not at all.
 
 Only the holder of the lease touches a run's folder, and a folder gets its final name by one rename. In JSON,
 NaN is null; infinities are what Python's json writes.
@@ -26,15 +19,30 @@ from runners.checksums import digest, is_whole
 from runners.files import ResultsError, to_json, write, write_together, writing
 from runners.identity import hashed_part
 from runners.leases import Lease, LeaseLost, Leases, parsed
-from runners.run_folder import CHECKPOINT, CONFIG, ERROR, HISTORY, SUMMARY, RunFolder
+from runners.run_folder import RunFolder
+from runners.stored import (
+    CHECKPOINT,
+    CONFIG,
+    ERROR,
+    FAILED,
+    FORMAT,
+    FORMAT_FILE,
+    HISTORY,
+    RUNNING,
+    RUNS,
+    SUMMARY,
+    SWEEPS,
+    folder_of,
+    format_of,
+    from_yaml,
+    is_locked,
+)  # fmt: skip
 
 __all__ = ["LeaseLost", "ResultsError", "RunFolder", "State", "Store", "to_json", "writing"]
 
 State = Literal["missing", "running", "interrupted", "done", "failed"]
 
-FORMAT = 2  # 1 had a lock per run instead of leases, and no store.json
 MINIMUM_FREE_BYTES = 256 * 2**20
-_FORMAT_FILE = "store.json"
 _SEAL = b"# rawls "
 
 
@@ -48,7 +56,7 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
         self.leases = Leases(self.root)
-        self._runs = self.root / "runs"
+        self._runs = self.root / RUNS
         self._has_format = self._read_format()
 
     def check(self) -> None:
@@ -75,14 +83,14 @@ class Store:
         names = self._names()
         self.leases.forget(name for name in names if parsed(name)[1] and parsed(name)[0] in names)
         for name in names:
-            if name.endswith(".lock") and presence.is_locked(self._runs / name) is False:
+            if name.endswith(".lock") and is_locked(self._runs / name) is False:
                 (self._runs / name).unlink(missing_ok=True)  # of the first format
-        for folder in (self.leases.workers, self.root / "sweeps"):
+        for folder in (self.leases.workers, self.root / SWEEPS):
             presence.sweep_away(folder)
 
     def check_config(self, run_id: str, config: Mapping[str, Any]) -> None:
         """Raise a ValueError if another configuration is stored under this id."""
-        for suffix in ("", "running", "failed"):
+        for suffix in ("", RUNNING, FAILED):
             folder = self.folder(run_id, suffix)
             try:
                 different = _differences(folder, config)
@@ -106,9 +114,9 @@ class Store:
         for _ in range(2):  # a folder may be renamed between two looks
             if os.path.isdir(path):
                 return "done"
-            if os.path.isdir(f"{path}.running"):
+            if os.path.isdir(f"{path}.{RUNNING}"):
                 return "running" if self.leases.is_held(run_id) else "interrupted"
-            if os.path.isdir(f"{path}.failed"):
+            if os.path.isdir(f"{path}.{FAILED}"):
                 return "failed"
         return "missing"
 
@@ -121,9 +129,9 @@ class Store:
         for run_id in wanted:
             if run_id in names:
                 found[run_id] = "done"
-            elif f"{run_id}.running" in names and f"{run_id}.lock" not in names:
+            elif f"{run_id}.{RUNNING}" in names and f"{run_id}.lock" not in names:
                 found[run_id] = "running" if held.get(run_id) else "interrupted"
-            elif f"{run_id}.failed" in names and f"{run_id}.running" not in names:
+            elif f"{run_id}.{FAILED}" in names and f"{run_id}.{RUNNING}" not in names:
                 found[run_id] = "failed"
             else:  # or renamed while we looked, or held by a process of the first format
                 found[run_id] = self.state(run_id)
@@ -150,12 +158,12 @@ class Store:
 
     def config(self, run_id: str) -> dict[str, Any]:
         """The configuration of a finished run."""
-        return yaml.load((self.folder(run_id) / CONFIG).read_bytes(), Loader=_LOADER)
+        return from_yaml((self.folder(run_id) / CONFIG).read_bytes())
 
     def error(self, run_id: str) -> str:
         """Why a run failed, in a line: the first of its error.txt."""
         try:
-            with open(self.folder(run_id, "failed") / ERROR, encoding="utf-8") as file:
+            with open(self.folder(run_id, FAILED) / ERROR, encoding="utf-8") as file:
                 return file.readline().strip() or "no trace was left"
         except FileNotFoundError:
             return "no trace was left"
@@ -163,7 +171,7 @@ class Store:
     def failed_at(self, run_id: str) -> float | None:
         """When a run failed, by the clock of the file system; None if it is none that did."""
         try:
-            return self.folder(run_id, "failed").stat().st_mtime
+            return self.folder(run_id, FAILED).stat().st_mtime
         except FileNotFoundError:
             return None
 
@@ -198,7 +206,7 @@ class Store:
 
     def _open(self, run_id: str, config: Mapping[str, Any], lease: Lease) -> RunFolder | None:
         """The run's folder as the last attempt left it, cleaned; None if it only lacked its last rename, or failed."""
-        running, failed = self.folder(run_id, "running"), self.folder(run_id, "failed")
+        running, failed = self.folder(run_id, RUNNING), self.folder(run_id, FAILED)
         if failed.is_dir():
             failed.rename(running)
         running.mkdir(exist_ok=True)
@@ -222,28 +230,24 @@ class Store:
 
     def folder(self, run_id: str, suffix: str = "") -> Path:
         """Where a finished run lies; or, by their suffix, one that is running or has failed."""
-        return self._runs / (f"{run_id}.{suffix}" if suffix else run_id)
+        return folder_of(self.root, run_id, suffix)
 
     def _read_format(self) -> bool:
         """Whether the store says its format; a store that says nothing is of the first one, or new."""
-        path = self.root / _FORMAT_FILE
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))["format"]
-            newer = told > FORMAT
-        except OSError:
-            return False
-        except (ValueError, TypeError, KeyError) as error:
-            raise ResultsError(f'{path} cannot be read: it should say {{"format": {FORMAT}}}') from error
-        if newer:
+            told = format_of(self.root)
+        except ValueError as error:
+            raise ResultsError(str(error)) from error
+        if told is not None and told > FORMAT:
             raise ResultsError(
                 f"results.root={self.root} was written by a newer version of rawls (store format {told}, this one "
                 f"knows {FORMAT}): update rawls, or set results.root to another folder"
             )
-        return bool(told == FORMAT)
+        return told == FORMAT
 
     def _write_format(self) -> None:
         if not self._has_format:
-            write_together(self.root / _FORMAT_FILE, json.dumps({"format": FORMAT}) + "\n")
+            write_together(self.root / FORMAT_FILE, json.dumps({"format": FORMAT}) + "\n")
             self._has_format = True
 
 
@@ -263,7 +267,7 @@ def _differences(folder: Path, config: Mapping[str, Any]) -> list[str]:
     if sealed and seal == _sealed(config, rest):
         return []  # the usual case, told without parsing YAML
     try:
-        stored = yaml.load(text, Loader=_LOADER)
+        stored = from_yaml(text)
         ours, theirs = (json.loads(to_json(hashed_part(one))) for one in (config, stored))
         different = sorted(key for key in ours | theirs if ours.get(key) != theirs.get(key))
         damage = None
@@ -281,5 +285,4 @@ def _sealed(config: Mapping[str, Any], text: bytes) -> bytes:
     return _SEAL + f"{digest(canonical.encode())} {digest(text)}".encode()
 
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runners.stored import LEDGER, folder_of
 from runners.tracking_names import Known, known
 
 FOLDER = "wandb"
@@ -110,7 +111,7 @@ class _Wandb(Tracker):
         provenance = summary.get("provenance")
         if provenance and provenance not in self._run.tags:  # a run knows its data only when it has read them
             self._run.tags = (*self._run.tags, provenance)
-        ledger = self._root / "runs" / self._run_id / "ledger.json"
+        ledger = folder_of(self._root, self._run_id) / LEDGER
         if ledger.is_file():
             text = "Every release of the run: sampling law, sensitivity, noise; epsilon is computed from it alone."
             artifact = wandb.Artifact(f"ledger-{self._run_id}", type="ledger", description=text)

@@ -9,6 +9,7 @@ from analysis.dashboard import grids, live, parts, stored
 from analysis.dashboard.choose import BIND, methods
 from analysis.dashboard.stored import Here
 from analysis.tables import Cell
+from runners.stored import folder_of
 
 SECONDS_BETWEEN_LOOKS = 2.0
 MOST_SHOWN = 40  # of what trains, and of failures
@@ -43,7 +44,7 @@ def _now(here: Here, seen: str) -> None:
         st.markdown("Nothing trains here at the moment.")
         return
     for sweep in sweeps:
-        done = sweep.total - sum(not (here.root / "runs" / run_id).is_dir() for run_id in sweep.run_ids)
+        done = sweep.total - sum(not folder_of(here.root, run_id).is_dir() for run_id in sweep.run_ids)
         part = done / sweep.total if sweep.total else 0.0
         told = f"`{sweep.command}` on {sweep.host}: {done} of {sweep.total} runs done"
         st.progress(min(max(part, 0.0), 1.0), text=told)

@@ -137,6 +137,6 @@ def test_an_optimizer_goes_on_from_its_vectors() -> None:
         {"lr": 1.0, "radius": 0.0},
     ],
 )
-def test_settings_that_make_no_sense(wrong: dict[str, float]) -> None:
+def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="optimizer"):
         Optimizer(**wrong)

@@ -7,10 +7,10 @@ from omegaconf import OmegaConf
 
 from runners.config import Composer, choices, compose, hashed, resolve, run_id
 from runners.errors import ConfigError
-from runners.identity import NOT_HASHED
 from runners.labels import label_of
 from runners.schema import SPECS, Config
 from runners.spec import name_of
+from runners.stored import NOT_HASHED
 
 
 def composed(*overrides: str) -> dict[str, Any]:

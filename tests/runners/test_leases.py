@@ -11,8 +11,8 @@ import pytest
 
 from runners import leases, presence
 from runners.leases import Lease, Leases
-from runners.presence import DEAD_AFTER_SECONDS
 from runners.store import LeaseLost, RunFolder, Store
+from runners.stored import DEAD_AFTER_SECONDS
 from runners.worker import train
 from tests.runners.lease_tools import (
     HOLD,
@@ -43,6 +43,7 @@ print(worker.train_elsewhere(fleet, Path(sys.argv[1]), "{TASK}"))
 SCRAMBLE = """
 import sys, time
 from pathlib import Path
+from runners.stored import DEAD_AFTER_SECONDS
 from runners.store import Store
 store = Store(Path(sys.argv[1]))
 print("ready", flush=True)

@@ -12,7 +12,8 @@ import torch
 import yaml
 
 from runners.identity import hashed_part
-from runners.store import FORMAT, ResultsError, RunFolder, Store, to_json
+from runners.store import ResultsError, RunFolder, Store, to_json
+from runners.stored import FORMAT
 from tests.tree import ROOT
 
 RUN, OTHER, THIRD = "00000000000000aa", "00000000000000bb", "00000000000000cc"
