@@ -33,9 +33,10 @@ def titled(budget: str) -> str:
     return f"ε = {budget}" if budget[:1].isdigit() else budget
 
 
-def order(budget: str) -> tuple[bool, float, str]:
-    """Epsilons as they rise, then what has none."""
-    return not budget[:1].isdigit(), float(budget) if budget[:1].isdigit() else 0.0, budget
+def order(budget: str) -> tuple[bool, float, bool, str]:
+    """Epsilons as they rise, then noises, then no privacy."""
+    is_epsilon = budget[:1].isdigit()
+    return not is_epsilon, float(budget) if is_epsilon else 0.0, budget == OPEN, budget
 
 
 def claim_text(runs: pd.DataFrame, form: str = ".3f") -> str:

@@ -166,13 +166,14 @@ def _split(one: Sequence[Point], other: Sequence[Point], shared: Settings, left:
     if len(one) == len(other) == 1:
         yield Match(shared=shared, one=one[0], other=other[0])
         return
-    if _are_open(one) != _are_open(other):
-        budgets = _by_values(other if _are_open(one) else one, BUDGET)
+    open_one, open_other = (_are_open([point.settings for point in points]) for points in (one, other))
+    if open_one != open_other:
+        budgets = _by_values(other if open_one else one, BUDGET)
         if len(budgets) > 1:
             for value in _in_order(list(budgets)):
                 given = budgets[value]
                 told = {key: found for key in BUDGET if (found := given[0].settings.get(key)) is not None}
-                sides = (one, given) if _are_open(one) else (given, other)
+                sides = (one, given) if open_one else (given, other)
                 yield from _split(*sides, {**shared, **told}, left)
             return
     for key in FIRST:
@@ -196,8 +197,9 @@ def _split(one: Sequence[Point], other: Sequence[Point], shared: Settings, left:
             raise _SeveralError(a, b)
 
 
-def _are_open(points: Sequence[Point]) -> bool:
-    return all(point.runs["private"].eq(False).all() for point in points)
+def _are_open(settings: Sequence[Settings]) -> bool:
+    """Whether none of them was given a budget; settings that do not say are taken to have one."""
+    return all(BUDGET[0] in own and all(own.get(key) is None for key in (*BUDGET, "owners")) for own in settings)
 
 
 def _varies(one: Sequence[Point], other: Sequence[Point], key: str) -> bool:

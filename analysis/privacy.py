@@ -161,7 +161,7 @@ def _rules(settings: Sequence[_Setting]) -> list[str]:
 
 def _asked(setting: _Setting) -> str:
     """A target ε: the budget, and a dash where there is none."""
-    return setting.budget if not pd.isna(setting.target) else DASH if setting.is_open else f"{DASH} ({setting.budget})"
+    return f"{DASH} ({setting.budget})" if pd.isna(setting.target) else setting.budget
 
 
 def _covered(setting: _Setting, *, weaker: bool) -> str:

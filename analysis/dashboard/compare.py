@@ -63,11 +63,13 @@ def summarised(runs: pd.DataFrame, by: Sequence[str], value: str = "value") -> p
 def _budgets(chosen: Chosen, runs: pd.DataFrame, title: str) -> None:
     points = summarised(runs, ["configuration", "budget", "at"]).rename(columns={"at": "x"})
     left, right = st.columns([3, 2])
+    noise_given = (points["x"].notna() & points["budget"].str.startswith("noise")).any()
     budgets = sorted(points["budget"].unique(), key=order)
     with left:
         if points["x"].notna().any():
             charts.lines(
-                points.dropna(subset=["mean"]), names=chosen.names, x="Target ε", y=f"{title} in percent",
+                points.dropna(subset=["mean"]), names=chosen.names,
+                x="Target ε, or what the given noise came to" if noise_given else "Target ε", y=f"{title} in percent",
                 bars=True, zero=True,
                 description=f"{title} of {parts.plain(chosen.names)} on {chosen.dataset} against the target epsilon",
             )  # fmt: skip
