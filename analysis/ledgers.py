@@ -16,10 +16,10 @@ from analysis.cache import Rows, cached, in_order
 from analysis.columns import COLUMNS
 from runners.stored import CACHE, LEDGER, folder_of
 
-_PER_GROUP = pa.list_(pa.float64())
-_TYPES = {name: pa.string() for name in ("run_id", "name", "law")}
+_PER_CELL = pa.list_(pa.float64())
+_TYPES = {name: pa.string() for name in ("run_id", "name", "law", "noise", "charged_as")}
 _TYPES |= {name: pa.int64() for name in ("line", "first_step", "count")}
-_TYPES |= {"noise_multiplier": _PER_GROUP, "sampling_rate": _PER_GROUP}
+_TYPES |= {"noise_multiplier": _PER_CELL, "sampling_rate": _PER_CELL, "answers": pa.list_(pa.string())}
 _SCHEMA = pa.schema({name: _TYPES.get(name, pa.float64()) for name in COLUMNS["ledger"]})
 
 
@@ -60,6 +60,7 @@ def _lines(run_id: str, folder: Path) -> list[dict[str, Any]]:
 
 def _line(line: Mapping[str, Any]) -> dict[str, Any]:
     events = [event or {} for event in _events(line["events"])]
+    charged = line.get("charged_as")
     return {
         "name": line["name"],
         "law": line["law"]["law"],
@@ -68,7 +69,20 @@ def _line(line: Mapping[str, Any]) -> dict[str, Any]:
         "noise_std": line["noise_std"],
         "noise_multiplier": [event.get("noise_multiplier") for event in events],
         "sampling_rate": [_rate(event.get("sampling") or {}) for event in events],
+        "noise": line.get("noise", "gaussian"),
+        "answers": [answer["name"] for kind in ("look", "beside") for answer in line.get(kind, [])],
+        "charged_as": None if charged is None else _charge(charged),
     }
+
+
+def _charge(event: Mapping[str, Any]) -> str:
+    """'gaussian 1.5, poisson at 0.05'."""
+    sampling = event.get("sampling") or {}
+    noise, rate = event.get("noise_multiplier"), _rate(sampling)
+    told = [str(event["kind"]) + ("" if noise is None else f" {noise:.4g}")]
+    if sampling:
+        told.append(str(sampling["law"]).replace("_", " ") + ("" if rate in (None, 1.0) else f" at {rate:.3g}"))
+    return ", ".join(told)
 
 
 def _events(stored: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any] | None]:

@@ -18,10 +18,10 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from runners.config import composer
+from runners.config import composer, run_id
 from runners.crew import Backend
 from runners.errors import RunsFailed
-from runners.experiments import plan, write_manifest
+from runners.experiments import Plan, plan, write_manifest
 from runners.launcher import backend_of, train
 from runners.store import Store
 
@@ -46,7 +46,12 @@ class BlockSweeper(Sweeper):
         if asked.target:
             Store(asked.root).check()
             write_manifest(asked, asked.root)
-        returns = self._launcher.launch([list(run.overrides) for run in asked.runs], initial_job_idx=0)
+        try:
+            returns = self._launcher.launch([list(run.overrides) for run in asked.runs], initial_job_idx=0)
+        except RunsFailed:
+            _close(asked)  # those that are done are told of
+            raise
+        _close(asked)
         if any(job.status is not JobStatus.COMPLETED for job in returns):
             raise RunsFailed(1)
         return returns
@@ -103,6 +108,14 @@ def register() -> None:
         Plugins.instance().register(plugin)
     sys.modules[module.__name__] = module
     package.rawls = module  # type: ignore[attr-defined]
+
+
+def _close(asked: Plan) -> None:
+    """Print what came of the sweep: here the command line hands over to analysis."""
+    from analysis.closing import closing_table
+
+    if table := closing_table(asked.root, [run_id(run.config) for run in asked.runs]):
+        print(table)
 
 
 def _search_path_of(config: DictConfig) -> tuple[str, ...]:

@@ -44,12 +44,14 @@ def label_together(labels: Sequence[str]) -> str:
 
 def _kind(config: Mapping[str, Any]) -> tuple[str, ...]:
     dataset, algorithm = name_of(config["dataset"]), name_of(config["algorithm"])
+    return f"{algorithm} on {dataset}", budget_of(config)
+
+
+def budget_of(config: Mapping[str, Any]) -> str:
+    """'ε=8', 'noise 1.1', 'owners by_group', or 'open'."""
     if config.get("owners"):
-        return f"{algorithm} on {dataset}", f"owners {name_of(config['owners'])}"
-    return f"{algorithm} on {dataset}", _budget(config["privacy"])
-
-
-def _budget(privacy: Mapping[str, Any]) -> str:
+        return f"owners {name_of(config['owners'])}"
+    privacy = config["privacy"]
     if privacy["epsilon"] is not None:
         return f"ε={privacy['epsilon']:g}"
     noise = privacy.get("noise_multiplier")

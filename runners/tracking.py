@@ -214,7 +214,7 @@ def curves(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def group_rows(summary: Mapping[str, Any]) -> Iterator[list[Any]]:
     """One row for each split and group, in the order of `_GROUP_COLUMNS`; an empty group has no accuracy."""
-    planned = summary.get("plan", {}).get("epsilon_per_group") or []
+    planned = (summary.get("plan") or {}).get("epsilon_per_group") or []
     spent = summary.get("ledger_epsilon_per_group") or []
     for split in ("valid", "test"):
         scores = summary.get(split) or {}

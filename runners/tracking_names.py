@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.identity import hashed_part
+from runners.labels import budget_of
 from runners.spec import name_of
 from runners.store import to_json
 from runners.stored import HISTORY, RUNNING, folder_of, manifests
@@ -49,7 +50,7 @@ def known(config: Mapping[str, Any], root: Path, run_id: str) -> Known:
     dataset, algorithm = name_of(config["dataset"]), name_of(config["algorithm"])
     places = list(_places(root, run_id))
     label = places[0].label if places else algorithm
-    budget = f"ε={config['privacy']['epsilon']:g}"
+    budget = budget_of(config)
     values = [f"{name}={_text(value)}" for name, value in (places[0].values if places else {}).items()]
     tags = [place.target.partition("/")[0] for place in places] + [place.target for place in places]
     tags += [dataset, algorithm, config["scale"]["name"], config["dataset"].get("provenance"), budget]

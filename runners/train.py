@@ -54,13 +54,25 @@ def result_of(config: Mapping[str, Any]) -> str:
     """What came of a finished run, on which data, and where the rest of it lies."""
     store, this = Store(Path(config["results"]["root"])), run_id(config)
     summary = store.summary(this)
-    plan, test, data = summary["plan"], summary.get("test"), summary["provenance"]
+    test, data = summary.get("test"), summary["provenance"]
     told = [label_of(config)]
     if test is not None:
         worst, mean = ("unknown" if test[key] is None else f"{100 * test[key]:.1f} %" for key in ("wga", "avg"))
         told.append(f"test WGA {worst}, AVG {mean}" + ("" if data == "real" else f" ({data.upper()} DATA)"))
-    told.append(f"ε = {plan['epsilon']:.4g} at δ = {plan['delta']:.3g}")
+    told.append(_privacy_of(summary))
     return f"{'; '.join(told)}\n{store.folder(this)}"
+
+
+def _privacy_of(summary: Mapping[str, Any]) -> str:
+    """What is proven, and what the paper claims if it claims by a rule of its own; or that there is no privacy."""
+    plan = summary["plan"]
+    if plan is None:
+        return "no privacy"
+    proven, claim = f"ε = {plan['epsilon']:.4g} at δ = {plan['delta']:.3g}", summary.get("claim") or plan.get("claim")
+    if claim is None or claim["rule"] == "accounted":
+        return proven
+    value = "no finite ε" if claim["epsilon"] is None else f"ε = {claim['epsilon']:.4g} at δ = {claim['delta']:.3g}"
+    return f"claimed by {claim['rule']}: {value}, proven: {proven}"
 
 
 def _processes() -> int:

@@ -22,9 +22,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 # What is stored is written once, for those who train and those who only read.
 ALSO = {"analysis": frozenset({"runners.stored"})}
-# The command line hands rendering to analysis, and the bench measures its pages: there alone, and only when a function
-# is called.
-LAZILY = {name: frozenset({"analysis"}) for name in ("runners/cli.py", "runners/bench/pages.py")}
+# The command line hands rendering to analysis (of `rawls train -m` it is Hydra's plugin that ends the sweep), and the
+# bench measures its pages: there alone, and only when a function is called.
+LAZILY = {
+    name: frozenset({"analysis"}) for name in ("runners/cli.py", "runners/hydra_plugin.py", "runners/bench/pages.py")
+}
 # Analysis reads saved results on machines without torch; these bring it along.
 NEVER = {"analysis": frozenset({"torch", "torchvision", "opacus"})}
 

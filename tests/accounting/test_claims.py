@@ -196,7 +196,9 @@ def test_every_rule_is_a_function_and_one_line() -> None:
 
 def test_a_claim_is_json_and_refuses_what_is_none() -> None:
     claim = claims.gdp_clt(rate=0.01, noise_multiplier=1.0, steps=100, delta=1e-5)
-    assert Claim(**json.loads(json.dumps(claim.to_dict()))) == claim
+    stored = json.loads(json.dumps(claim.to_dict()))
+    assert stored.pop("meaning") == claims.RULES[claim.rule]
+    assert Claim(**stored) == claim
     with pytest.raises(ValueError, match="unknown rule 'gdp': choose one of accounted, gdp_clt"):
         Claim(rule="gdp", epsilon=1.0, delta=1e-5)
     with pytest.raises(ValueError, match="finite and not negative, or None, but it is inf"):
