@@ -255,7 +255,7 @@ class _Fleet:
             member = OpenMember(method=method, state=method.start(task), **shared)
         else:
             assert isinstance(method, Method) and plan is not None
-            ledger = Ledger(streams, len(task.population.sizes), json.loads(kept["ledger"]) if kept else ())
+            ledger = Ledger(streams, task.population, json.loads(kept["ledger"]) if kept else ())
             state = method.start(task, plan)
             member = PrivateMember(method=method, plan=plan, ledger=ledger, state=state, **shared)
         if kept:

@@ -191,7 +191,7 @@ class _Bench:
             task=Task(population=Population(sizes), batch_size=batch, steps=1, steps_per_epoch=1),
             plan=_NO_PLAN,
             streams=streams,
-            ledger=Ledger(streams, len(sizes)),
+            ledger=Ledger(streams, Population(sizes)),
             data=rows,
             state={},
         )

@@ -22,7 +22,7 @@ def release(batches: tuple[int, int] = (5, 3), std: float = 2.0, name: str = "gr
 
 
 def test_what_is_published_is_noised_and_recorded() -> None:
-    ledger = Ledger(Streams("run"), 2)
+    ledger = Ledger(Streams("run"), POPULATION)
     public = ledger.publish(release(), torch.zeros(1000), step=0)
     assert 1.8 < float(public.std()) < 2.2
     assert ledger.count("gradient") == 1
@@ -31,7 +31,7 @@ def test_what_is_published_is_noised_and_recorded() -> None:
 
 
 def test_equal_releases_share_a_line_and_others_do_not() -> None:
-    ledger = Ledger(Streams("run"), 2)
+    ledger = Ledger(Streams("run"), POPULATION)
     changes = [release(), release(), release((6, 2)), release((6, 2)), release()]
     for step, made in enumerate(changes):
         ledger.publish(made, torch.zeros(1), step)
@@ -43,7 +43,7 @@ def test_equal_releases_share_a_line_and_others_do_not() -> None:
 
 
 def test_releases_of_different_names_interleave() -> None:
-    ledger = Ledger(Streams("run"), 2)
+    ledger = Ledger(Streams("run"), POPULATION)
     gradient, losses = release(), release(name="group losses", std=9.0)
     for step in range(6):
         ledger.publish(gradient, torch.zeros(1), step)
@@ -53,17 +53,17 @@ def test_releases_of_different_names_interleave() -> None:
 
 
 def test_a_group_that_is_never_drawn_pays_nothing() -> None:
-    ledger = Ledger(Streams("run"), 2)
+    ledger = Ledger(Streams("run"), POPULATION)
     ledger.publish(release((5, 0)), torch.zeros(1), 0)
     assert ledger.events()[1] == ()
 
 
 def test_a_resumed_ledger_goes_on_in_the_same_lines() -> None:
-    straight, first = Ledger(Streams("run"), 2), Ledger(Streams("run"), 2)
+    straight, first = Ledger(Streams("run"), POPULATION), Ledger(Streams("run"), POPULATION)
     for step in range(4):
         straight.publish(release(), torch.zeros(1), step)
         first.publish(release(), torch.zeros(1), step)
-    resumed = Ledger(Streams("run"), 2, json.loads(json.dumps(first.to_dicts())))
+    resumed = Ledger(Streams("run"), POPULATION, json.loads(json.dumps(first.to_dicts())))
     for step in range(4, 7):
         straight.publish(release(), torch.zeros(1), step)
         resumed.publish(release(), torch.zeros(1), step)
@@ -74,11 +74,11 @@ def test_a_resumed_ledger_goes_on_in_the_same_lines() -> None:
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_second_release_of_one_name_at_one_step_is_refused(resumed: bool) -> None:
     """Its noise would be the first one's, so that their difference had none."""
-    ledger = Ledger(Streams("run"), 2)
+    ledger = Ledger(Streams("run"), POPULATION)
     for step in range(3):
         ledger.publish(release(), torch.zeros(1), step)
     if resumed:
-        ledger = Ledger(Streams("run"), 2, ledger.to_dicts())
+        ledger = Ledger(Streams("run"), POPULATION, ledger.to_dicts())
     ledger.publish(release(name="group losses"), torch.zeros(1), 2)
     with pytest.raises(ValueError, match="'gradient' was already released at step 2"):
         ledger.publish(release((6, 2)), torch.zeros(1), 2)
@@ -95,13 +95,13 @@ def test_a_release_that_bounds_nothing_is_refused(field: str, value: object) -> 
 def test_a_fleet_publishes_as_each_run_alone() -> None:
     """Same noise, same record; a second release of one name at one step is refused here too."""
     keys, stds = ("a", "b"), (2.0, 5.0)
-    ledgers = [Ledger(Streams(key), 2) for key in keys]
+    ledgers = [Ledger(Streams(key), POPULATION) for key in keys]
     together = FleetLedgers(ledgers)
     releases = [release(std=std) for std in stds]
     for step in range(3):
         totals = together.publish(releases, torch.zeros(2, 40), step)
         for run, key in enumerate(keys):
-            alone = Ledger(Streams(key), 2)
+            alone = Ledger(Streams(key), POPULATION)
             assert torch.equal(totals[run], alone.publish(releases[run], torch.zeros(40), step))
     for ledger, asked in zip(ledgers, releases, strict=True):
         assert ledger.count("gradient") == 3

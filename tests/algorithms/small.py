@@ -71,7 +71,7 @@ def member(
         task=task,
         plan=plan,
         streams=streams,
-        ledger=Ledger(streams, len(SIZES)),
+        ledger=Ledger(streams, task.population),
         data=rows(),
         state=method.start(task, plan),
     )
