@@ -19,8 +19,6 @@ from models import conv2d
 from models.engine import (
     FlatParameters,
     Look,
-    Part,
-    PointOfRun,
     SecondPoint,
     Triple,
     Weigh,
@@ -29,10 +27,9 @@ from models.engine import (
     aligned_rows,
     bindable,
     initial_parameters,
-    points_of_run,
-    weigh_parts,
 )
 from models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
+from models.parts import Part, PointOfRun, points_of_run, weigh_parts
 from models.propagation import Tape, propagation
 from models.rules import RULES, AddWeighted
 

@@ -22,8 +22,6 @@ from torch import Tensor, nn
 from models.engine import (
     FlatParameters,
     Look,
-    Part,
-    PointOfRun,
     SecondPoint,
     Triple,
     Weigh,
@@ -32,11 +30,10 @@ from models.engine import (
     aligned_rows,
     bindable,
     initial_parameters,
-    points_of_run,
     usable_by_autograd,
-    weigh_parts,
 )
 from models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
+from models.parts import Part, PointOfRun, points_of_run, weigh_parts
 from models.rules import RULES
 from models.validate import check_layers
 

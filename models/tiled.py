@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.engine import Part, Point
 from models.fused import CHUNK_BYTES
 from models.layers import Tanh
 from models.objectives import CROSS_ENTROPY
+from models.parts import Part, Point
 from models.rules import LEAST_SQUARE
 from models.stacked import SideBySideEngine, chain_of
 

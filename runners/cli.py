@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runners.errors import ConfigError, guarded, nearest
-from runners.stored import MANIFEST, manifests
+from runners.stored import MANIFEST, variants
 
 if TYPE_CHECKING:
     from runners.experiments import Plan
@@ -66,14 +66,10 @@ def targets(arguments: list[str]) -> int:
     overrides = look_also_in(arguments)
     plans = [_planned(target, overrides) for target in choices("experiment")]
     asked: list[dict[str, object] | Path] = []
-    drawn = manifests(plans[0].root)
+    drawn = variants(plans[0].root)
     for plan in plans:
-        asked.append(manifest_of(plan))
-        asked += [
-            path
-            for name, path in drawn.items()
-            if name.rpartition("/")[0] == plan.target and name.rpartition("/")[2] != plan.variant
-        ]
+        others = [path for path in drawn.get(str(plan.target), []) if path.parent.name != plan.variant]
+        asked += [manifest_of(plan), *others]
     table = status_of(plans[0].root, asked).drop(columns="title")
     rows = [list(table.columns), *table.astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -95,9 +91,7 @@ def report(arguments: list[str]) -> int:
     root = Path(next((text.partition("=")[2] for text in overrides if text.startswith("results.")), "results"))
     if not root.is_dir():
         raise ConfigError(f"results.root={root} is no folder: `rawls reproduce TARGET` makes one, or name another")
-    found: dict[str, list[Path]] = {}
-    for name, path in manifests(root).items():
-        found.setdefault(name.rpartition("/")[0], []).append(path)
+    found = variants(root)
     every = list(dict.fromkeys([*choices("experiment"), *found]))
     if unknown := [name for name in names if name not in every]:
         raise ConfigError(f"unknown target '{unknown[0]}': {nearest(unknown[0], every)}")

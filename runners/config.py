@@ -346,6 +346,12 @@ def _paths(node: Any, prefix: str) -> Iterator[str]:
             yield from _paths(value, f"{prefix}{key}.")
 
 
+@functools.lru_cache(maxsize=1 << 14, typed=True)
+def _check_value(value: Any, key: str, schema: Any, name: str) -> None:
+    """What the schema asks of a value; the runs of a sweep share most of theirs."""
+    convert(value, schema.__dataclass_fields__[name].metadata["must"], key)
+
+
 def _check_fields(node: Mapping[str, Any], schema: Any, prefix: str) -> None:
     """No other keys than the schema's, none without a value, and what it asks of each value."""
     fields = dataclasses.fields(schema)
@@ -356,7 +362,7 @@ def _check_fields(node: Mapping[str, Any], schema: Any, prefix: str) -> None:
         if value == MISSING:
             raise ConfigError(f"{key} has no value: set {key}=VALUE")
         if "must" in field.metadata:
-            convert(value, field.metadata["must"], key)
+            _check_value(value, key, schema, field.name)
         for kind in (field.type, *get_args(field.type)):
             if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
                 _check_fields(value, kind, f"{key}.")

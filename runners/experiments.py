@@ -103,7 +103,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> Plan:
     if not runs:
         raise ConfigError("there are no runs: every axis needs a value")
     target = _target(asked) if experiment else None
-    changes = [text for text in arguments if text != f"experiment={target}"]
+    changes = [text for text in arguments if text != f"experiment={target}" and not text.startswith("retrain=")]
     return Plan(
         target=target,
         experiment=experiment,

@@ -90,9 +90,11 @@ def train(
     backend = backend or ThisMachine()
     store, shown = Store(Path(configs[0]["results"]["root"])), reporter()
     runs = [planned(config, label) for config, label in zip(configs, labels_of(configs), strict=True)]
-    if any(store.state(run.run_id) != "done" for run in runs):
+    if any(_is_to_be_trained(run, store) for run in runs):
         backend.check()
     for text in preflight(runs, store, here=backend.here):
+        shown.note(text)
+    if text := what_is_done(runs, store):
         shown.note(text)
     with announce(store, command=command, run_ids=[run.run_id for run in runs]):
         return launch(runs, store=store, backend=backend, report=shown, task=task)
@@ -120,7 +122,7 @@ def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) ->
     store.check()
     simulated: dict[str, None] = {}
     for run in runs:
-        if store.state(run.run_id) == "done":
+        if not _is_to_be_trained(run, store):
             continue
         try:
             if here:
@@ -137,6 +139,33 @@ def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) ->
         f"{name}: no real files under data.root={root}, so a SIMULATED twin is trained; see `rawls data {name}`"
         for name in simulated
     ]
+
+
+def _is_to_be_trained(run: PlannedRun, store: Store) -> bool:
+    return bool(run.config.get("retrain")) or store.state(run.run_id) != "done"
+
+
+def what_is_done(runs: Sequence[PlannedRun], store: Store) -> str:
+    """When the runs that are done were trained; or, for those to be trained again, where they lie from now on.
+
+    To be called once everything is known to be trainable: a run that is put aside leaves its place to a new one.
+    """
+    done = {run.run_id: run for run in runs if store.state(run.run_id) == "done"}
+    if not done:
+        return ""
+    moments = sorted(map(store.trained_at, done))
+    when = moments[0] if len(done) == 1 else f"between {moments[0]} and {moments[-1]}"
+    if runs[0].config.get("retrain"):
+        aside = [path for run_id in done if (path := store.put_aside(run_id))]
+        return (
+            f"trained again: {len(aside)} run{'s' * (len(aside) != 1)} of {when} (UTC), "
+            f"put aside in {store.root / 'replaced'}; if this is interrupted, go on without retrain=true"
+        )
+    others = len({run.run_id for run in runs}) - len(done)
+    if others:
+        return f"{len(done)} of {len(done) + others} runs were trained {when} (UTC); retrain=true trains them again"
+    name = next(iter(done.values())).label if len(done) == 1 else f"all {len(done)} runs"
+    return f"{name}: trained {when} (UTC), nothing to do; retrain=true trains again"
 
 
 def launch(

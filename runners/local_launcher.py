@@ -81,7 +81,7 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=worker.serve, args=(theirs, os.getpid(), store.root, task))
-        with _environment(place):
+        with process.environment(place):
             self.process.start()
         theirs.close()
 
@@ -182,18 +182,3 @@ def _cause(exitcode: int | None) -> str:
         return f"exit code {exitcode}"
     name = signal.Signals(-exitcode).name
     return f"{name}, perhaps out of memory: {memory.WAY_OUT}" if name == "SIGKILL" else name
-
-
-@contextmanager
-def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """What a process that is started meanwhile finds in its environment."""
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

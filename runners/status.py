@@ -16,13 +16,13 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from runners import presence
+from runners import presence, stored
 from runners.arguments import results_root
 from runners.files import writing
 from runners.presence import Presence
 from runners.progress import Message, Reporter, Screen, describe
 from runners.store import State, Store
-from runners.stored import SWEEPS, WORKERS, everyone
+from runners.stored import SWEEPS, WORKERS, Sweep, everyone
 
 SECONDS_BETWEEN_LOOKS = 1.0
 _ENDS = ("done", "failed")
@@ -38,25 +38,6 @@ class Working:
     runs: tuple[dict[str, Any], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """A living launcher.
-
-    Args:
-        total: how many runs it was asked for.
-        run_ids: those that were not done when it began.
-        since: when that was, by the clock of the file system.
-    """
-
-    token: str
-    host: str
-    pid: int
-    command: str
-    total: int
-    run_ids: tuple[str, ...]
-    since: float
-
-
 def fleets(root: Path) -> list[Working]:
     """The living workers under `root`, in the order they began."""
     return [
@@ -68,11 +49,7 @@ def fleets(root: Path) -> list[Working]:
 
 def sweeps(root: Path) -> list[Sweep]:
     """The living launchers under `root`, in the order they began."""
-    names = ("token", "host", "pid", "command", "total", "since")
-    return [
-        Sweep(**{name: told[name] for name in names}, run_ids=tuple(told["run_ids"]))
-        for told in everyone(root / SWEEPS, presence.now_of)
-    ]
+    return stored.sweeps(root, presence.now_of)
 
 
 @contextmanager

@@ -4,10 +4,13 @@ Only the holder of the lease touches a run's folder, and a folder gets its final
 NaN is null; infinities are what Python's json writes.
 """
 
+import errno
+import itertools
 import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Literal
@@ -23,11 +26,13 @@ from runners.run_folder import RunFolder
 from runners.stored import (
     CHECKPOINT,
     CONFIG,
+    ENVIRONMENT,
     ERROR,
     FAILED,
     FORMAT,
     FORMAT_FILE,
     HISTORY,
+    REPLACED,
     RUNNING,
     RUNS,
     SUMMARY,
@@ -159,6 +164,32 @@ class Store:
     def config(self, run_id: str) -> dict[str, Any]:
         """The configuration of a finished run."""
         return from_yaml((self.folder(run_id) / CONFIG).read_bytes())
+
+    def trained_at(self, run_id: str) -> str:
+        """When a finished run was, in UTC, as its environment says; or else the file system."""
+        folder = self.folder(run_id)
+        try:
+            told = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))["finished"]
+            moment = datetime.fromisoformat(told).astimezone(UTC)
+        except (OSError, ValueError, KeyError, TypeError):
+            moment = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
+        return f"{moment:%Y-%m-%d %H:%M}"
+
+    def put_aside(self, run_id: str) -> Path | None:
+        """Move a finished run out of the way, whole and for good, by one rename; None if another process just did."""
+        aside = self.root / REPLACED
+        with writing(self.root):
+            aside.mkdir(exist_ok=True)
+            for number in itertools.count(1):
+                target = aside / f"{run_id}.{number}"
+                try:
+                    return self.folder(run_id).rename(target)
+                except FileNotFoundError:
+                    return None
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+        raise AssertionError("numbers do not end")
 
     def error(self, run_id: str) -> str:
         """Why a run failed, in a line: the first of its error.txt."""

@@ -4,6 +4,7 @@
     runs/<run_id>/            done: config.yaml, summary.json, history.jsonl, ledger.json, environment.json,
                               checksums.json of all of them; weights.safetensors and scores.npz as results.* says
     runs/<run_id>.running/    begun, perhaps interrupted: config.yaml, history.jsonl, checkpoint.pt
+    replaced/<run_id>.<n>/    what `retrain=true` put aside; nothing reads it
     runs/<run_id>.failed/     the same and error.txt: tried again by the next launch, from its checkpoint
     runs/<run_id>.lease.<n>   {"worker": TOKEN}: the highest n holds the run (runners/leases.py)
     workers/<token>.json      a worker and what its runs are doing: {host, pid, runs: [{run_id, label, step, …}]}
@@ -21,6 +22,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from typing import Any
 FORMAT = 2  # 1 had a lock per run instead of leases, and no store.json
 FORMAT_FILE = "store.json"
 RUNS, WORKERS, SWEEPS, TARGETS, CACHE = "runs", "workers", "sweeps", "targets", "cache"
+REPLACED = "replaced"
 CONFIG, SUMMARY, HISTORY = "config.yaml", "summary.json", "history.jsonl"
 LEDGER, ENVIRONMENT = "ledger.json", "environment.json"
 CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
@@ -35,8 +38,29 @@ MANIFEST = "manifest.json"
 RUNNING, FAILED = UNFINISHED = ("running", "failed")  # what follows the dot of a run's folder
 
 # What a run is not identified by: where and how it is run, and which sweep asked for it.
-NOT_HASHED = frozenset({"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale"})
+NOT_HASHED = frozenset(
+    {"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale", "retrain"}
+)
 DEAD_AFTER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """A living launcher.
+
+    Args:
+        total: how many runs it was asked for.
+        run_ids: those that were not done when it began.
+        since: when that was, by the clock of the file system.
+    """
+
+    token: str
+    host: str
+    pid: int
+    command: str
+    total: int
+    run_ids: tuple[str, ...]
+    since: float
 
 
 def format_of(root: Path) -> int | None:
@@ -47,14 +71,11 @@ def format_of(root: Path) -> int | None:
     """
     path = root / FORMAT_FILE
     try:
-        told = json.loads(path.read_bytes())["format"]
+        return int(json.loads(path.read_bytes())["format"])
     except OSError:
         return None
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f'{path} cannot be read: it should say {{"format": {FORMAT}}}') from error
-    if not isinstance(told, int):
-        raise ValueError(f'{path} cannot be read: it should say {{"format": {FORMAT}}}')
-    return told
 
 
 def from_yaml(text: str | bytes) -> Any:
@@ -75,7 +96,30 @@ def manifests(root: Path) -> dict[str, Path]:
     return {path.parent.relative_to(folder).as_posix(): path for path in sorted(folder.rglob(MANIFEST))}
 
 
-def everyone(folder: Path, now: Callable[[Path], float]) -> Iterator[dict[str, Any]]:
+def variants(root: Path) -> dict[str, list[Path]]:
+    """target -> the manifests of its variants."""
+    found: dict[str, list[Path]] = {}
+    for name, path in manifests(root).items():
+        found.setdefault(name.rpartition("/")[0], []).append(path)
+    return found
+
+
+def our_time(folder: Path) -> float:
+    """The time for who may write nothing: our clock's, though another machine's may go wrong."""
+    return time.time()
+
+
+def sweeps(root: Path, now: Callable[[Path], float] = our_time) -> list[Sweep]:
+    """Every launcher that lives, in the order they began; see `told_by`."""
+    names = Sweep.__annotations__.keys()
+    return [
+        Sweep(**{name: told[name] for name in names} | {"run_ids": tuple(told["run_ids"])})
+        for told in everyone(root / SWEEPS, now)
+        if names <= told.keys()
+    ]
+
+
+def everyone(folder: Path, now: Callable[[Path], float] = our_time) -> Iterator[dict[str, Any]]:
     """What each living process of `workers` or `sweeps` says of itself, in the order they began; see `told_by`."""
     alive = (told_by(folder, token, now) for token in tokens(folder))
     yield from sorted(filter(None, alive), key=lambda told: (told.get("started", 0), told.get("token", "")))
@@ -123,11 +167,6 @@ def is_locked(path: Path) -> bool | None:
     finally:
         os.close(lock)
     return False
-
-
-def our_time(folder: Path) -> float:
-    """The time for who may write nothing: our clock's, where another machine's beats would be judged by its own."""
-    return time.time()
 
 
 @lru_cache

@@ -25,7 +25,7 @@ from runners.config import CONFIG_NAME, VERSION_BASE, compose, explained, look_a
 from runners.errors import ConfigError, RunsFailed, guarded
 from runners.labels import label_of
 from runners.launcher import train
-from runners.process import prepare
+from runners.process import environment, prepare
 from runners.store import Store
 
 
@@ -123,17 +123,12 @@ def main(arguments: Sequence[str]) -> int:
 @contextmanager
 def _called_with(arguments: Sequence[str]) -> Iterator[None]:
     """What Hydra takes from the process: its arguments, and that errors are raised instead of printed."""
-    before, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = ["rawls train", *arguments]
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+    before, sys.argv = sys.argv, ["rawls train", *arguments]
     try:
-        yield
+        with environment({"HYDRA_FULL_ERROR": "1"}):
+            yield
     finally:
         sys.argv = before
-        if full_error is None:
-            del os.environ["HYDRA_FULL_ERROR"]
-        else:
-            os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
 if __name__ == "__main__":

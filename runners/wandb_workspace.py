@@ -17,7 +17,7 @@ from typing import Any, Literal
 from runners.arguments import results_root
 from runners.errors import ConfigError, nearest
 from runners.store import Store
-from runners.stored import HISTORY, folder_of, manifests
+from runners.stored import HISTORY, folder_of, variants
 from runners.tracking import JOB_TYPE
 from runners.tracking_names import LONGEST_TAG
 from runners.wandb_sync import NO_KEY
@@ -205,10 +205,8 @@ def workspace(shown: Shown, entity: str) -> Any:
 
 def _planned(root: Path, target: str) -> Iterator[Mapping[str, Any]]:
     """The runs of all variants of a target, each once under each label."""
-    variants = manifests(root)
-    found = [path for name, path in variants.items() if name.rpartition("/")[0] == target]
-    if not found:
-        known = {name.rpartition("/")[0] for name in variants}
+    known = variants(root)
+    if not (found := known.get(target)):
         way_out = nearest(target, known) if known else f"`rawls reproduce {target}` makes it"
         raise ConfigError(f"{root} holds no target '{target}': {way_out}")
     runs = (run for path in found for run in json.loads(path.read_text(encoding="utf-8"))["runs"])

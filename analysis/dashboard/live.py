@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runners.stored import SWEEPS, WORKERS, everyone, our_time
+from runners.stored import WORKERS, everyone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,38 +34,13 @@ class Training:
         return self.step / self.steps if self.step is not None and self.steps else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """A launcher that lives: `run_ids` were not done when it began, of `total` that it was asked for."""
-
-    command: str
-    host: str
-    pid: int
-    total: int
-    run_ids: tuple[str, ...]
-
-
 def training(root: Path) -> list[Training]:
     """Every run that a living worker holds."""
     return [
         _training(run, str(told.get("host", "")))
-        for told in everyone(root / WORKERS, our_time)
+        for told in everyone(root / WORKERS)
         for run in told.get("runs") or []
         if run.get("event") not in ("done", "failed")
-    ]
-
-
-def sweeps(root: Path) -> list[Sweep]:
-    """Every launcher that lives."""
-    return [
-        Sweep(
-            command=str(told.get("command", "")),
-            host=str(told.get("host", "")),
-            pid=int(told.get("pid", 0)),
-            total=int(told.get("total", 0)),
-            run_ids=tuple(told.get("run_ids") or ()),
-        )
-        for told in everyone(root / SWEEPS, our_time)
     ]
 
 

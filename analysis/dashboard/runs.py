@@ -12,6 +12,7 @@ from analysis.dashboard.stored import Here
 from analysis.names import DASH
 from analysis.tables import Cell
 from runners.stored import folder_of
+from runners.stored import sweeps as sweeps_of
 
 SECONDS_BETWEEN_LOOKS = 2.0
 MOST_SHOWN = 40  # of what trains, and of failures
@@ -42,7 +43,7 @@ def _now(here: Here, seen: str) -> None:
     st.subheader("Now", divider="gray")
     if stored.state(here.root) != seen:
         st.rerun()
-    sweeps, training = live.sweeps(here.root), live.training(here.root)
+    sweeps, training = sweeps_of(here.root), live.training(here.root)
     if not sweeps and not training:
         st.markdown("Nothing trains here at the moment.")
         return

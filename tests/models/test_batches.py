@@ -266,13 +266,36 @@ def test_logits_and_gradients_of_inputs_are_those_of_the_plain_model(engine: str
     assert_right(after, make(model, runs=RUNS), None)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("apart", [1.0, 1e-1, 1e-2, 1e-3, 0.0])
+@pytest.mark.parametrize("engine", [FusedEngine, StackedEngine, TiledEngine])
+def test_norms_of_two_points_that_cancel_are_right_in_single_precision(
+    engine: type[FusedEngine], apart: float, bias: bool
+) -> None:
+    """Too low a norm would let a sample move the sum by more than its bound; the step's margin is 1e-5."""
+    generator = torch.Generator().manual_seed(4)
+    build = lambda: nn.Sequential(nn.Linear(9, 8), nn.Tanh(), nn.Linear(8, CLASSES, bias=bias))  # noqa: E731
+    inputs = 3 * torch.randn(1, SLOTS, 9, generator=generator)
+    labels = torch.randint(CLASSES, (1, SLOTS), generator=generator)
+    first = 0.3 * torch.randn(1, 80 + CLASSES * (8 + bias), generator=generator)
+    second = SecondPoint(first + apart * torch.randn(first.shape, generator=generator), [-30.0])
+    result = engine(build, device=CPU).weighted_sum(
+        first, inputs, labels, lambda losses, norms, *_: torch.eye(SLOTS)[:1], second=second
+    )
+    one, other = (oracle(build, at[0].double(), inputs[0].double(), labels[0])[1] for at in (first, second.params))
+    exact = (31 * one - 30 * other).norm(dim=1)
+    # What single precision makes of the two gradients themselves is in the sum as well, so the sum is asked too.
+    torch.testing.assert_close(result.norms[0].double(), exact, rtol=1e-4, atol=0.0)
+    assert abs(float(result.total[0].double().norm() / result.norms[0, 0]) - 1) < 5e-6
+
+
 # Logits, and what goes in: gradients of about exp(-gap) per entry times that size. The fourth's norm is fine.
 TINY = [(50.0, 1e12), (55.0, 1e15), (60.0, 1e18), (3.0, 1.0), (80.0, 1e15), (50.0, 1e-3)]
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_norm_that_underflows_does_not_lift_the_limit(engine: str, bias: bool) -> None:
+@pytest.mark.parametrize(("engine", "points"), [(engine, points) for engine in ENGINES for points in (1, 2)][:-1])
+def test_a_norm_that_underflows_does_not_lift_the_limit(engine: str, points: int, bias: bool) -> None:
     """Gradients of 1e-22 and less with inputs of 1e12 and more, in single precision against double; bound 1."""
     build = lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 3, bias=bias))  # noqa: E731
     contributions, norms = [], []
@@ -286,7 +309,9 @@ def test_a_norm_that_underflows_does_not_lift_the_limit(engine: str, bias: bool)
         def normalise(losses: Tensor, norms: Tensor, *_window: slice) -> Tensor:
             return 1 / norms.clamp_min(1e-12)
 
-        result = ENGINES[engine](build).weighted_sum(flat.unsqueeze(0), inputs, labels, normalise)
+        rows = flat.unsqueeze(0)
+        second = SecondPoint(rows.clone(), [0.5]) if points == 2 else None
+        result = ENGINES[engine](build).weighted_sum(rows, inputs, labels, normalise, second=second)
         contributions.append(float(result.total.double().norm()))
         norms.append(float(result.norms))
         gradient = oracle(build, flat.double(), inputs[0].double(), labels[0])[1].norm()
