@@ -17,7 +17,7 @@ import torch
 from accounting.events import Neighbouring
 from accounting.plan import Budget, Plan
 from accounting.sampling import Population
-from algorithms.base import AnyMethod, Method, Task
+from algorithms.base import AnyMethod, Method, Solver, Task
 from algorithms.optimizer import Sgd
 from algorithms.rows import Gather, TrainingRows
 from datasets.base import Data, Dataset, InMemory, Rows, Split, addressed, rows_at_once
@@ -65,7 +65,7 @@ def prepare(config: Config) -> Prepared:
     optimizer = Sgd(**config["optimizer"])
     data = None if config["schedule"]["plan_only"] else load(config)
     task = _task(config, dataset, data, method)
-    plan = _planned(_key(config["privacy"]), task, method) if isinstance(method, Method) else None
+    plan = _planned(_key(config["privacy"]), task, method) if isinstance(method, Method | Solver) else None
     seeded = () if plan is None or config["privacy"]["secure"] else (SEEDED,)
     return Prepared(
         method=method,
@@ -136,7 +136,11 @@ def forget_engines() -> None:
 
 def check_model(config: Config) -> None:
     """Try the model on three samples of the data, once per process; on the CPU, for whoever checks trains nothing."""
-    if build(config["algorithm"], "algorithm").private:  # an open method may mix samples
+    method: AnyMethod = build(config["algorithm"], "algorithm")
+    if isinstance(method, Solver):
+        data = load(config)
+        method.check_model(_module(_key(config["model"]), data.inputs.shape, data.num_classes, config["data"]["root"]))
+    elif method.private:  # an open method may mix samples
         _checked(_key(config["model"]), _where(config), config["engine"])
 
 
@@ -228,10 +232,18 @@ def _task(config: Config, dataset: Dataset, data: Data | None, method: AnyMethod
     if data is None:
         return task
     population, _ = cells_of(config, data, data.splits(config["seed"]), method, task)
-    return replace(task, population=population)
+    phases = method.phases(task) if isinstance(method, Solver) else None
+    return replace(
+        task,
+        population=population,
+        steps=phases or task.steps,
+        steps_per_epoch=phases or task.steps_per_epoch,  # a solver's are one pass
+        num_features=math.prod(data.inputs.shape),
+        num_classes=data.num_classes,
+    )
 
 
-def _budget(privacy: Config, method: Method, total: int) -> Budget:
+def _budget(privacy: Config, method: Method | Solver, total: int) -> Budget:
     epsilon, delta, noise_multiplier = privacy["epsilon"], privacy["delta"], privacy.get("noise_multiplier")
     if (epsilon is None) == (noise_multiplier is None):
         raise ValueError("give either privacy.epsilon or privacy.noise_multiplier")
@@ -251,7 +263,7 @@ def _budget(privacy: Config, method: Method, total: int) -> Budget:
 
 
 @lru_cache(maxsize=1 << 14)
-def _planned(privacy: str, task: Task, method: Method) -> Plan:
+def _planned(privacy: str, task: Task, method: Method | Solver) -> Plan:
     """Plans are shared by the runs of a sweep that differ in seed or learning rate only."""
     return method.plan(task, _budget(json.loads(privacy), method, task.population.total))
 
@@ -298,13 +310,7 @@ def _engine(
     physical_batch: int | None = None,
     private: bool = True,
 ) -> Engine:
-    spec = build(json.loads(model), "model")
-    # Weights lie where data do.
-    build_model = partial(spec.build, root=Path(root)) if isinstance(spec, Pretrained) else spec.build
-
-    def module() -> torch.nn.Module:
-        return build_model(shape, num_classes)
-
+    module = partial(_module, model, shape, num_classes, root)
     if not private:
         from models.plain import PlainEngine
 
@@ -318,6 +324,13 @@ def _engine(
         mode="ghost" if wanted == "opacus_ghost" else "hooks",
         physical_batch=physical_batch or PHYSICAL_BATCH,
     )
+
+
+def _module(model: str, shape: tuple[int, ...], num_classes: int, root: str) -> torch.nn.Module:
+    spec = build(json.loads(model), "model")
+    # Weights lie where data do.
+    build_model = partial(spec.build, root=Path(root)) if isinstance(spec, Pretrained) else spec.build
+    return build_model(shape, num_classes)
 
 
 @lru_cache(maxsize=64)
