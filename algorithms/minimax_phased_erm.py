@@ -8,8 +8,8 @@ Readings and differences:
   gets no higher than ln C + sqrt(2) X / 2. D is the larger of the two.
 - Groups of unequal size (Section 5): n is the smallest group, n_t the smallest part of a fold. Every row of a fold is
   used; a group of n_i rows there moves the solution by less, and its members are charged less.
-- Algorithm 4 ends at the first iterate whose duality gap is certified, which any alpha-saddle point may be, at the
-  share `accuracy` of the paper's alpha_t: its alpha_t would cost as much as the rest of the sensitivity.
+- Algorithm 4 (A_emp) ends at the first iterate whose duality gap is certified: any alpha-saddle point will do. At the
+  share `accuracy` of the paper's alpha_t, which itself would cost as much as the rest of the sensitivity.
 - Noise is calibrated to the budget, the same multiplier in all phases. noise='printed' takes the paper's sigma_t, with
   1 / epsilon outside of the root as in its proof: two to five times as much, and from epsilon 8 on too little.
 
@@ -117,7 +117,6 @@ class MinimaxPhasedErm(Solver):
             yield torch.cat([weight.flatten(), bias.flatten()])
 
     def _solve_phase(self, rows: PrivateRows, *, task: Task, phase: Phase, center: Tensor) -> Tensor:
-        """A_emp: Algorithm 4."""
         problem = Minimax(
             features=2 * self.radius * within(rows.inputs, self.feature_bound),
             labels=rows.labels,
@@ -177,7 +176,6 @@ class MinimaxPhasedErm(Solver):
         return lipschitz / self._scale(task), bound / self._scale(task)
 
     def _scale(self, task: Task) -> float:
-        """D."""
         return max(self._unscaled(task))
 
     def _unscaled(self, task: Task) -> tuple[float, float]:

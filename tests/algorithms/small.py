@@ -28,7 +28,7 @@ TASK = Task(population=Population(SIZES), batch_size=8, steps=13, steps_per_epoc
 CONF = Path(__file__).parents[2] / "conf" / "algorithm"
 
 
-def method_of(name: str, **changed: Any) -> Any:
+def method_of(name: str, **changed: Any) -> Method:
     """The method of conf/algorithm/<name>.yaml."""
     node = yaml.safe_load((CONF / f"{name}.yaml").read_text())
     return build({key: value for key, value in node.items() if key != "defaults"} | changed, "algorithm")

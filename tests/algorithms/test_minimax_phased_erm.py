@@ -290,8 +290,9 @@ def test_many_rows_are_learnt_from() -> None:
 @pytest.mark.parametrize("field", ["feature_bound", "radius", "step_size", "accuracy"])
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
 def test_values_out_of_range_are_refused(field: str, value: float) -> None:
+    changed: dict[str, Any] = {field: value}
     with pytest.raises(ValueError, match=rf"algorithm.{field}=.* must be positive and finite"):
-        MinimaxPhasedErm(**{field: value})
+        MinimaxPhasedErm(**changed)
 
 
 def test_only_a_linear_model_is_taken() -> None:
