@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from accounting.accountants import epsilon
-from accounting.events import GaussianEvent, Neighbouring, Poisson
+from accounting.events import Everyone, GaussianEvent, Neighbouring, Poisson
 from accounting.filter import Filter
 from accounting.ledger import Ledger
 from accounting.many_cells import FEW, epsilons
@@ -58,7 +58,7 @@ def test_noise_is_found_for_the_covered_cells_only() -> None:
 def test_given_noise_is_taken_and_its_epsilon_found() -> None:
     plan = replace(BUDGET, epsilon=None, noise_multiplier=1.5).plan(charges)
     assert (plan.noise_multiplier, plan.noise_std) == (1.5, 1.5)
-    events = [GaussianEvent(Poisson(0.2), 1.5, STEPS), *filter(None, [losses(1.5).event(1, 3)])]
+    events = [GaussianEvent(Poisson(0.2), 1.5, STEPS), GaussianEvent(Everyone(), 45.0, 3)]
     assert plan.epsilon == epsilon(events, delta=1e-4, neighbouring=Neighbouring.ADD_REMOVE).epsilon
     with pytest.raises(ValueError, match=r"noise_multiplier=1e-09 is too small"):
         replace(BUDGET, epsilon=None, noise_multiplier=1e-9).plan(charges)
