@@ -63,7 +63,7 @@ test: lint  ## Style, types, and every test that needs no system package
 	$(PYTEST) -m "not system" --numprocesses $(JOBS) --dist worksteal --durations 15
 
 # As root on Debian they are installed; elsewhere a test whose packages are not there is skipped, and in CI it fails.
-test-system: $(STAMP)  ## The tests that need system packages
+test-system: $(STAMP)  ## The tests that need system packages, and the long ones
 	@if ! { command -v sbatch && command -v chromium; } >/dev/null && [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then \
 	    echo "installing $(SYSTEM_PACKAGES)"; \
 	    export DEBIAN_FRONTEND=noninteractive; \

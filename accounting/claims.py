@@ -55,7 +55,14 @@ class Claim:
             raise ValueError(f"a claimed epsilon is finite and not negative, or None, but it is {self.epsilon}")
 
     def to_dict(self) -> dict[str, Any]:
-        return {"rule": self.rule, "epsilon": self.epsilon, "delta": self.delta, "note": self.note}
+        """As stored, with what the rule means: who reads results needs no accounting."""
+        return {
+            "rule": self.rule,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "note": self.note,
+            "meaning": RULES[self.rule],
+        }
 
 
 def accounted(epsilon: float | None, delta: float) -> Claim:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
-import numpy as np
-
-from accounting import rdp
+from accounting import poisson_epsilon
 from accounting.accountants import epsilon
 from accounting.events import Accountant, Event, GaussianEvent, Neighbouring, Poisson
 
@@ -21,14 +20,13 @@ def epsilons(
     accountant: Accountant = "rdp",
     order: float | None = None,
 ) -> list[float]:
-    """What each list of events costs; equal lists are computed once.
-
-    Many different ones are computed together by our own curve, whose bound at fractional orders is looser than the
-    package's; the tests hold it to the package's numbers from above.
-    """
+    """What each list of events costs; equal lists are computed once."""
     different = list(dict.fromkeys(map(tuple, events)))
-    if len(different) > FEW and accountant == "rdp" and order is None and _are_poisson(different):
-        found = _together(different, delta, Neighbouring(neighbouring))
+    poisson = [cell[0] for cell in different if len(cell) == 1 and _is_poisson(cell[0])]
+    alike = len(poisson) == len(different) > FEW and len({event.count for event in poisson}) == 1
+    if alike and (accountant, neighbouring, order) == ("rdp", Neighbouring.ADD_REMOVE, None):
+        rates, multipliers = zip(*((event.sampling.rate, event.noise_multiplier) for event in poisson), strict=True)
+        found = poisson_epsilon.epsilons(rates, multipliers, steps=poisson[0].count, delta=delta).tolist()
     else:
         found = [
             epsilon(cell, delta=delta, neighbouring=neighbouring, accountant=accountant, order=order).epsilon
@@ -38,16 +36,5 @@ def epsilons(
     return [by_events[tuple(cell)] for cell in events]
 
 
-def _are_poisson(cells: Sequence[Sequence[Event]]) -> bool:
-    return all(isinstance(e, GaussianEvent) and isinstance(e.sampling, Poisson) for cell in cells for e in cell)
-
-
-def _together(cells: Sequence[tuple[Event, ...]], delta: float, neighbouring: Neighbouring) -> list[float]:
-    if neighbouring is not Neighbouring.ADD_REMOVE:  # an accountant says why not
-        epsilon(cells[0], delta=delta, neighbouring=neighbouring)
-    flat = [(number, event) for number, cell in enumerate(cells) for event in cell if isinstance(event, GaussianEvent)]
-    rates = np.array([event.sampling.rate for _, event in flat])
-    curves = rdp.poisson(rates, np.array([event.noise_multiplier for _, event in flat]), rdp.ORDERS)
-    totals = np.zeros((len(cells), len(rdp.ORDERS)))
-    np.add.at(totals, [number for number, _ in flat], curves * np.array([[event.count] for _, event in flat]))
-    return [float(value) for value in rdp.to_epsilon(totals, rdp.ORDERS, delta).min(1)]
+def _is_poisson(event: Event) -> TypeGuard[GaussianEvent]:
+    return isinstance(event, GaussianEvent) and isinstance(event.sampling, Poisson)

@@ -160,7 +160,7 @@ class Release(Answer):
             reference_rate=reference.sampling.rate,
             reference_multiplier=reference.noise_multiplier,
         )
-        for cell in np.flatnonzero(~proven):
+        for cell in np.flatnonzero(~proven).tolist():
             raise ValueError(
                 f"release '{self.name}', in cell {cell} at rate {rates[cell]:.6g} with noise multiplier "
                 f"{multipliers[cell]:.6g}, is not dominated by {reference}"

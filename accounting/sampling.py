@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
@@ -92,7 +91,7 @@ class Drawing(ABC):
     """How the rows of a step are drawn. Open methods ask for no more."""
 
     population: Population
-    block_steps: ClassVar[int] | int = BLOCK_STEPS
+    block_steps = BLOCK_STEPS
 
     @abstractmethod
     def draw_block(self, generator: np.random.Generator, steps: int) -> list[np.ndarray]:

@@ -24,6 +24,7 @@ from accounting.balance import noise_multipliers
 from accounting.calibration import per_step_budget
 from accounting.dominance import NEGLIGIBLE, dominated_multipliers
 from accounting.events import Event, GaussianEvent, Neighbouring, Poisson, RdpEvent, WithoutReplacement
+from accounting.fields import Positive
 from accounting.plan import Budget, Plan, events_of
 from accounting.release import Release
 from accounting.sampling import CellPoisson, SamplingLaw, StratifiedWithoutReplacement
@@ -41,7 +42,7 @@ class Asc(GroupReweighting):
         sampling: inside each group; 'poisson' needs accountant pld.
     """
 
-    clip_norm: float = 1.0
+    clip_norm: Positive = 1.0
     weights: Literal["integer", "continuous"] = "integer"
     sampling: Literal["without_replacement", "poisson"] = "without_replacement"
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from accounting.fields import Positive
 from algorithms.base import Samples
 from algorithms.dpsgd import DpSgd
 
@@ -20,7 +21,7 @@ class AutoS(DpSgd):
         stability: gamma, which keeps small gradients smaller than large ones.
     """
 
-    stability: float = 0.01
+    stability: Positive = 0.01
     sampling: Literal["without_replacement", "poisson"] = "poisson"
 
     def importance(self, samples: Samples) -> Tensor:

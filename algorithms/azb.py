@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from accounting.fields import Positive
 from accounting.plan import Budget, Charge, Plan
 from accounting.release import Release
 from accounting.sampling import OneGroup
@@ -26,7 +27,7 @@ class Azb(GroupReweighting):
         clip_norm: xi.
     """
 
-    clip_norm: float = 1.0
+    clip_norm: Positive = 1.0
 
     def batches(self, task: Task) -> tuple[int, ...]:
         """Rows drawn when a group is selected."""

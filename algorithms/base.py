@@ -38,7 +38,8 @@ class Task:
         steps: T, the number of updates.
         steps_per_epoch: ceil(n / M).
         minority_groups: groups that the dataset designates as minorities.
-        owner_names: who the owners of the population are.
+        owner_names: who the owners of the population are; none where each is a class of rows with equal budgets.
+        owner_epsilons: their budgets; none where the run's one budget is everybody's.
     """
 
     population: Population
@@ -47,6 +48,7 @@ class Task:
     steps_per_epoch: int
     minority_groups: tuple[int, ...] = ()
     owner_names: tuple[str, ...] = ()
+    owner_epsilons: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,7 @@ class PrivateQueries(Protocol):
 class AnyMethod(ABC):
     """What private and open methods share; subclasses are frozen keyword-only dataclasses: their YAML's keys."""
 
-    private: ClassVar[bool]
+    private: ClassVar[bool]  # an open method has no budget and no ledger
     keeps_owners: ClassVar[bool] = False  # whether the cells of its population are told apart by owner
 
     def folds(self, task: Task) -> int:

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from accounting.fields import Positive, Share
 from algorithms.base import Directs
 from algorithms.dpsgd import DpSgd
 
@@ -34,8 +35,8 @@ class Disk(DpSgd, Directs):
     """
 
     vectors: ClassVar[tuple[str, ...]] = ("filtered", "displacement")
-    kappa: float = 0.7
-    gamma: float = 0.5
+    kappa: Share = 0.7
+    gamma: Positive = 0.5
     sampling: Literal["without_replacement", "poisson"] = "poisson"
 
     def second_share(self) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from accounting.claims import gdp_clt
 from accounting.events import Neighbouring
+from accounting.fields import Positive
 from accounting.plan import Budget, Plan
 from accounting.release import Release
 from accounting.sampling import CellPoisson
@@ -27,7 +28,7 @@ class DpIsSgd(Method):
         clip_norm: C.
     """
 
-    clip_norm: float = 1.0
+    clip_norm: Positive = 1.0
 
     @property
     def neighbouring(self) -> Neighbouring:

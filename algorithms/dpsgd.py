@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from accounting.events import Neighbouring
+from accounting.fields import Positive
 from accounting.plan import Budget, Plan
 from accounting.release import Release
 from accounting.sampling import SamplingLaw, UniformPoisson, UniformWithoutReplacement
@@ -24,7 +25,7 @@ class DpSgd(Method):
         sampling: how a batch is drawn.
     """
 
-    clip_norm: float = 1.0
+    clip_norm: Positive = 1.0
     sampling: Literal["without_replacement", "poisson"] = "without_replacement"
 
     @property

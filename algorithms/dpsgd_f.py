@@ -22,6 +22,7 @@ from torch.nn.functional import one_hot
 
 from accounting.claims import counts_not_charged
 from accounting.events import Neighbouring
+from accounting.fields import Positive
 from accounting.plan import Budget, Plan
 from accounting.release import Answer, Release
 from accounting.sampling import UniformPoisson
@@ -38,8 +39,8 @@ class DpSgdF(Looks):
         compared_with: what a group's ratio of clipped gradients is divided by.
     """
 
-    clip_norm: float = 1.0
-    count_ratio: float = 10.0
+    clip_norm: Positive = 1.0
+    count_ratio: Positive = 10.0
     compared_with: Literal["mean", "pooled"] = "mean"
 
     @property

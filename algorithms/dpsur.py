@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from accounting.claims import Claim, accepted_only
 from accounting.events import Neighbouring
+from accounting.fields import Count, Positive
 from accounting.plan import Budget, Plan
 from accounting.release import Release
 from accounting.sampling import UniformPoisson
@@ -39,11 +42,11 @@ class DpSur(Tests):
         threshold: beta; a step stands if the noisy difference is below beta C_v.
     """
 
-    clip_norm: float = 1.0
-    test_clip: float = 0.001
-    test_batch: int = 256
-    test_ratio: float = 1.86
-    threshold: float = -1.0
+    clip_norm: Positive = 1.0
+    test_clip: Positive = 0.001
+    test_batch: Count = 256
+    test_ratio: Positive = 1.86
+    threshold: Annotated[float, Ge(-1), Le(1)] = -1.0
 
     @property
     def neighbouring(self) -> Neighbouring:

@@ -23,6 +23,7 @@ from torch.nn.functional import one_hot
 from accounting.accountants import epsilon
 from accounting.claims import counts_not_charged
 from accounting.events import Neighbouring
+from accounting.fields import Positive
 from accounting.plan import Budget, Plan
 from accounting.release import Answer, Release
 from accounting.sampling import CellPoisson
@@ -42,13 +43,13 @@ class Fdpg(Counts):
         stability: None clips; a number gamma normalises instead, as AUTO-S does.
     """
 
-    clip_norm: float = 1.0
-    group_lr: float = 0.5
-    norm_scale: float = 1.0
-    statistic_ratio: float = 10.0
-    rate_cap: float = 2.0
-    planned_rate: float = 1.5
-    stability: float | None = None
+    clip_norm: Positive = 1.0
+    group_lr: Positive = 0.5
+    norm_scale: Positive = 1.0
+    statistic_ratio: Positive = 10.0
+    rate_cap: Positive = 2.0
+    planned_rate: Positive = 1.5
+    stability: Positive | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.planned_rate <= self.rate_cap:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from algorithms.optimizer import FleetSgd
+from algorithms.optimizer import FleetOptimizer
 from algorithms.rows import Batch, FleetBlock, Member
 from models.engine import Engine, WeightedSum, aligned_rows
 
@@ -29,7 +29,9 @@ class FleetStep(Generic[Kind]):
         self.members = list(members)
         self.rows = aligned_rows(len(params), params.shape[1], like=params).copy_(params)
         self.params = self.rows[:, : engine.num_parameters]
-        self.optimizer = FleetSgd([member.optimizer for member in members], self.params)
+        self.optimizer = FleetOptimizer(
+            [member.optimizer for member in members], self.params, [member.task.steps for member in members]
+        )
         self.divisors = torch.tensor(
             [[member.method.divisor(member.task)] for member in members], dtype=params.dtype, device=params.device
         )
@@ -38,6 +40,10 @@ class FleetStep(Generic[Kind]):
     def step(self, step: int) -> WeightedSum:
         """Make the step (counted from 0) for every run; returns the per-sample values, for tests and probes."""
         raise TypeError("a fleet steps privately or openly")
+
+    def shown(self, run: int) -> Tensor:
+        """What is evaluated and kept of a run: its parameters or their mean, and what the engine keeps beside them."""
+        return torch.cat([self.optimizer.iterate(self.params, run), self.rows[run, self.engine.num_parameters :]])
 
     def vectors(self) -> dict[str, Tensor]:
         """What is kept from step to step beside the parameters, [run, ...] each, to be saved and resumed."""

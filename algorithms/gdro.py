@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from accounting.fields import Positive
 from accounting.sampling import Drawing, WithReplacement
 from algorithms.base import OpenMethod, PublicState, Task
 
@@ -23,7 +24,7 @@ class Gdro(OpenMethod):
         group_lr: eta.
     """
 
-    group_lr: float = 0.01
+    group_lr: Positive = 0.01
 
     def start(self, task: Task) -> PublicState:
         groups = len(task.population.sizes)

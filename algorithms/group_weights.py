@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from accounting.fields import Count, NotNegative, Positive
 from accounting.plan import Charge, Plan
 from accounting.release import Release
 from accounting.sampling import WholeTrainingSet
@@ -25,10 +26,10 @@ class GroupReweighting(Method):
         epochs_per_update: k in epochs.
     """
 
-    group_lr: float = 0.5
-    loss_clip: float = 1.0
-    release_ratio: float = 25.0
-    epochs_per_update: int = 1
+    group_lr: NotNegative = 0.5
+    loss_clip: Positive = 1.0
+    release_ratio: Positive = 25.0
+    epochs_per_update: Count = 1
 
     def update_every(self, task: Task) -> int:
         """k: steps between two updates of the group weights."""

@@ -51,10 +51,10 @@ class OpenStep(FleetStep[OpenMember]):
             weights, states[run] = member.method.weigh(member.task, member.state, losses[0], cells)
             return weights.unsqueeze(0)
 
-        seeds = [member.streams.seed("model", step) for member in self.members]
+        seeds = [member.streams.seed("model", step) % 2**63 for member in self.members]
         summed = self.engine.weighted_sum(self.rows, batch.inputs, batch.labels, weigh, batch.counts, seeds=seeds)
         with torch.inference_mode():
-            self.optimizer.step(self.params, summed.total.div_(self.divisors))
+            self.optimizer.step(self.params, summed.total.div_(self.divisors), step)
         for run, state in states.items():
             self.members[run].state = state
         return summed

@@ -126,7 +126,7 @@ class PrivateStep(FleetStep[PrivateMember]):
         direction = noisy.div_(self.divisors)
         for part in self._directing:
             direction[part.runs] = part.method.direct(direction[part.runs], part.vectors, step)
-        self.optimizer.step(self.params, direction)
+        self.optimizer.step(self.params, direction, step)
         if before is not None:
             for part in self._directing:
                 part.method.moved(before[part.runs], self.params[part.runs], part.vectors)

@@ -18,7 +18,7 @@ from torch import Tensor
 from accounting.sampling import Drawing
 from accounting.streams import Streams
 from algorithms.base import AnyMethod, PublicState, Task
-from algorithms.optimizer import Sgd
+from algorithms.optimizer import Optimizer
 
 Gather = Callable[[Tensor], Tensor]
 """Row numbers -> their inputs, on the run's device."""
@@ -44,7 +44,7 @@ class Member(ABC):
     """One run of a fleet and its state."""
 
     method: AnyMethod
-    optimizer: Sgd
+    optimizer: Optimizer
     task: Task
     streams: Streams
     data: TrainingRows

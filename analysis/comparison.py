@@ -2,7 +2,8 @@
 
 Test split, last iterate; accuracies in percent. Configurations are matched by analysis/pairing.py; within a match a
 seed's run stands against the same seed's, and everything said is over these pairs. Where no seed is shared, all runs
-of a side are taken and the interval is the unpaired one. An epsilon is planned, not sampled: it gets no p.
+of a side are taken and the interval is the unpaired one. An epsilon is planned, not sampled: it gets no p; and an open
+method has none.
 """
 
 import math
@@ -16,18 +17,19 @@ import pandas as pd
 
 from analysis.manifest import in_words
 from analysis.names import dataset_title
-from analysis.pairing import Match, Point, Side, match
+from analysis.pairing import BUDGET, Match, Point, Side, match
 from analysis.settings import Settings
 from analysis.statistics import holm, paired_difference, spread, unpaired_difference
 
 ACCURACY = "accuracy"
-_TOLD = ("dataset", "privacy.epsilon")  # in the title by other words
-PLANNED = ("epsilon_target", "epsilon")
+_TOLD = ("dataset", BUDGET[0])  # in the title by other words
+PLANNED = ("epsilon_target", "claim", "epsilon")
 # metric -> (column of runs, factor)
 OF_A_RUN = {
     "wga": ("test_wga", 100.0),
     "avg": ("test_avg", 100.0),
     "epsilon_target": ("epsilon_target", 1.0),
+    "claim": ("claim_epsilon", 1.0),
     "epsilon": ("epsilon_max", 1.0),
 }
 CELLS = [
@@ -70,9 +72,10 @@ def compare(
 
     Returns:
         One row per cell: setting (what tells this match from others, in words), dataset, metric (wga, avg,
-        epsilon_target, epsilon, accuracy), group (of an accuracy) and count (its samples); paired; mean, std and n of
-        both sides; n (pairs, or all values where not paired), difference, low and high (95 %), p (t test), p_exact
-        (sign flips), p_holm (p adjusted for all cells of this comparison that have one).
+        epsilon_target, epsilon, accuracy; and claim, where a paper has a rule of its own), group (of an accuracy) and
+        count (its samples); paired; mean, std and n of both sides; n (pairs, or all values where not paired),
+        difference, low and high (95 %), p (t test), p_exact (sign flips), p_holm (p adjusted for all cells of this
+        comparison that have one).
 
     Raises:
         ValueError: an unknown method, one without a finished run, or several configurations against one.
@@ -112,6 +115,9 @@ def title(pair: Match) -> str:
     budgets = pd.concat([pair.one.runs["epsilon_target"], pair.other.runs["epsilon_target"]]).dropna().unique()
     if len(budgets) == 1:
         found.append(f"target ε = {budgets[0]:g}")
+    open_sides = [side.runs["private"].eq(False).all() for side in (pair.one, pair.other)]
+    if any(open_sides):
+        found.append("no privacy" if all(open_sides) else "against no privacy")
     ends = Counter(key.rpartition(".")[2] for key in pair.shared)
     others = {
         key.rpartition(".")[2] if ends[key.rpartition(".")[2]] == 1 else key: value
@@ -158,7 +164,10 @@ def _cells(pair: Match, groups: _Groups) -> list[dict[str, Any]]:
     one, other = pair.runs
     about = {"setting": title(pair), "dataset": one["dataset"].iloc[0], "paired": paired}
     found = []
+    claims = pd.concat([one["claim_rule"], other["claim_rule"]]).notna().any()
     for metric, (column, factor) in OF_A_RUN.items():
+        if metric == "claim" and not claims:
+            continue
         values = [list(side[column].astype(float) * factor) for side in (one, other)]
         found.append({**about, "metric": metric, **_statistics(*values, paired=paired, planned=metric in PLANNED)})
     run_ids = [*one["run_id"], *other["run_id"]]
@@ -178,7 +187,8 @@ def _cells(pair: Match, groups: _Groups) -> list[dict[str, Any]]:
 def _statistics(one: Sequence[float], other: Sequence[float], *, paired: bool, planned: bool) -> dict[str, Any]:
     if paired:  # what is printed of the sides is of the pairs, so that the difference is that of the means
         both = [pair for pair in zip(one, other, strict=True) if all(map(math.isfinite, pair))]
-        one, other = [a for a, _ in both], [b for _, b in both]
+        if both or not planned:  # else one side has no epsilon, and the other's is shown beside that
+            one, other = [a for a, _ in both], [b for _, b in both]
     a, b = spread(one), spread(other)
     found = paired_difference(one, other) if paired else unpaired_difference(one, other)
     return {

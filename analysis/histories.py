@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from analysis.cache import Rows, cached, in_order, merged
+from runners.stored import HISTORY
 
-COLUMNS = ["run_id", "kind", "step", "epoch", "split", "wga", "avg", "variance"]
-NUMBERS = ["step", "epoch", "wga", "avg", "variance"]
+COLUMNS = ["run_id", "kind", "step", "epoch", "split", "rows", "wga", "avg", "variance"]
+NUMBERS = ["step", "epoch", "rows", "wga", "avg", "variance"]
 RUNS_AT_ONCE = 250
 _BLOCK_BYTES = 1 << 22  # no line may be longer, or Python parses it
 _SCHEMA = pa.schema({name: pa.float64() if name in NUMBERS else pa.string() for name in COLUMNS[1:]})
@@ -26,7 +27,7 @@ def load(
     """One row per line of the runs' history.jsonl, in the order of `wanted`; the others are run id -> folder."""
     runs = {**finished, **unfinished}
     try:
-        done = cached(cache, finished, ("history.jsonl",), lambda ids: _read(ids, runs), code=(Path(__file__),))
+        done = cached(cache, finished, (HISTORY,), lambda ids: _read(ids, runs), code=(Path(__file__),))
         table = in_order(merged([done, _read(list(unfinished), runs)]), wanted)
     except pa.ArrowException:  # runs that logged different kinds of values under one name: Python takes them all
         rows = [{**row, "run_id": run_id} for run_id in wanted for row in _in_python(_lines(runs[run_id]))]
@@ -46,7 +47,7 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 
 def _lines(folder: str) -> bytes:
     try:
-        with open(f"{folder}/history.jsonl", "rb") as file:
+        with open(f"{folder}/{HISTORY}", "rb") as file:
             content = file.read()
     except OSError:
         return b""

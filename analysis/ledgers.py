@@ -14,21 +14,22 @@ import pyarrow as pa
 
 from analysis.cache import Rows, cached, in_order
 from analysis.columns import COLUMNS
+from runners.stored import CACHE, LEDGER, folder_of
 
-_PER_GROUP = pa.list_(pa.float64())
-_TYPES = {name: pa.string() for name in ("run_id", "name", "law")}
+_PER_CELL = pa.list_(pa.float64())
+_TYPES = {name: pa.string() for name in ("run_id", "name", "law", "noise", "charged_as")}
 _TYPES |= {name: pa.int64() for name in ("line", "first_step", "count")}
-_TYPES |= {"noise_multiplier": _PER_GROUP, "sampling_rate": _PER_GROUP}
+_TYPES |= {"noise_multiplier": _PER_CELL, "sampling_rate": _PER_CELL, "answers": pa.list_(pa.string())}
 _SCHEMA = pa.schema({name: _TYPES.get(name, pa.float64()) for name in COLUMNS["ledger"]})
 
 
 def load(results_root: Path, run_ids: Iterable[str]) -> pd.DataFrame:
     """One row per line of these finished runs' ledger.json, in their order; none for a ledger that is not there."""
-    folders = {run_id: str(results_root / "runs" / run_id) for run_id in run_ids}
+    folders = {run_id: str(folder_of(results_root, run_id)) for run_id in run_ids}
     rows = cached(
-        results_root / "cache" / "ledger.arrow",
+        results_root / CACHE / "ledger.arrow",
         folders,
-        ("ledger.json",),
+        (LEDGER,),
         lambda ids: _read(ids, folders),
         code=(Path(__file__),),
     )
@@ -49,7 +50,7 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 def _lines(run_id: str, folder: Path) -> list[dict[str, Any]]:
     """Nothing, if the file is missing, damaged, or of releases that we do not know."""
     try:
-        releases = json.loads((folder / "ledger.json").read_bytes())["releases"]
+        releases = json.loads((folder / LEDGER).read_bytes())["releases"]
         rows = [{"run_id": run_id, "line": place, **_line(line)} for place, line in enumerate(releases)]
         pa.Table.from_pylist(rows, schema=_SCHEMA)
     except (OSError, AttributeError, KeyError, TypeError, ValueError, pa.ArrowException):
@@ -59,6 +60,7 @@ def _lines(run_id: str, folder: Path) -> list[dict[str, Any]]:
 
 def _line(line: Mapping[str, Any]) -> dict[str, Any]:
     events = [event or {} for event in _events(line["events"])]
+    charged = line.get("charged_as")
     return {
         "name": line["name"],
         "law": line["law"]["law"],
@@ -67,13 +69,28 @@ def _line(line: Mapping[str, Any]) -> dict[str, Any]:
         "noise_std": line["noise_std"],
         "noise_multiplier": [event.get("noise_multiplier") for event in events],
         "sampling_rate": [_rate(event.get("sampling") or {}) for event in events],
+        "noise": line.get("noise", "gaussian"),
+        "answers": [answer["name"] for kind in ("look", "beside") for answer in line.get(kind, [])],
+        "charged_as": None if charged is None else _charge(charged),
     }
+
+
+def _charge(event: Mapping[str, Any]) -> str:
+    """'gaussian 1.5, poisson at 0.05'."""
+    sampling = event.get("sampling") or {}
+    noise, rate = event.get("noise_multiplier"), _rate(sampling)
+    told = [str(event["kind"]) + ("" if noise is None else f" {noise:.4g}")]
+    if sampling:
+        told.append(str(sampling["law"]).replace("_", " ") + ("" if rate in (None, 1.0) else f" at {rate:.3g}"))
+    return ", ".join(told)
 
 
 def _events(stored: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any] | None]:
     """One of each cell, from runs of equal ones; ledgers of older versions hold them one by one."""
-    runs = [run if run is not None and "cells" in run else {"event": run, "cells": 1} for run in stored]
-    return [run["event"] for run in runs for _ in range(run["cells"])]
+    events: list[Mapping[str, Any] | None] = []
+    for run in stored:
+        events += [run["event"]] * run["cells"] if run is not None and "cells" in run else [run]
+    return events
 
 
 def _rate(sampling: Mapping[str, Any]) -> float | None:

@@ -2,9 +2,10 @@
 
     store = analysis.load("results")
 
-Four frames, whose every column analysis/columns.py explains (print(analysis.describe("runs"))):
+Frames, whose every column analysis/columns.py explains (print(analysis.describe("runs"))):
     store.runs      one row per run, whatever its state
     store.groups    one row per run, split and group, of the last iterate. An empty group has count 0 and NaN, never 0
+    store.owners    one row per run and owner, of methods that keep a budget for each
     store.history   one row per line of history.jsonl; read when it is first asked for
     store.ledger    one row per release of a finished run; read when it is first asked for
 
@@ -30,6 +31,8 @@ import yaml
 
 from analysis import histories, ledgers
 from analysis.cache import Rows, cached, in_order, merged
+from runners.stored import CACHE, CONFIG, ENVIRONMENT, ERROR, FORMAT, SUMMARY, UNFINISHED, format_of, from_yaml
+from runners.stored import RUNS as RUN_FOLDERS
 
 RUN_TEXTS = ["run_id", "status", "dataset", "model", "algorithm", "scale", "provenance", "error"]
 RUN_NUMBERS = [
@@ -44,43 +47,50 @@ RUN_NUMBERS = [
     "epsilon_reported",
     "epsilon_max",
     "epsilon_spent",
+    "claim_epsilon",
+    "claim_delta",
 ]
+CLAIM_TEXTS = ["claim_rule", "claim_meaning", "claim_note"]
 PLAN_TEXTS = ["accountant", "neighbouring", "unit", "search"]
 PLAN_NUMBERS = ["noise_multiplier", "epsilon", "delta", "order"]
 ASSUMPTIONS = ["assumptions"]
 MADE_BY = ["git_sha", "git_dirty", "versions", "device", "finished"]
-RUNS = RUN_TEXTS + RUN_NUMBERS + PLAN_TEXTS + PLAN_NUMBERS + ASSUMPTIONS + MADE_BY
+RUNS = RUN_TEXTS + ["private"] + RUN_NUMBERS + CLAIM_TEXTS + PLAN_TEXTS + PLAN_NUMBERS + ASSUMPTIONS + MADE_BY
 HISTORY = histories.COLUMNS
 GROUPS = [
     "run_id", "split", "group", "group_name", "accuracy", "loss", "count", "train_count", "calibrated", "epsilon",
     "epsilon_spent",
 ]  # fmt: skip
-UNFINISHED = ("running", "failed")
-FORMAT = 2  # the newest store we know, see runners/store.py
+OWNERS = ["run_id", "owner", "owner_name", "budget", "epsilon", "epsilon_spent"]
+BOOLS = ["private", "git_dirty"]
 
 _GROUP_TYPES = {"split": pa.string(), "group": pa.int64(), "group_name": pa.string(), "calibrated": pa.bool_()}
 # A run's rows of `groups` are lists in its row of `runs`, a column each.
 _OF_GROUPS = {f"groups.{name}": pa.list_(_GROUP_TYPES.get(name, pa.float64())) for name in GROUPS[1:]}
-_TYPES = {name: pa.float64() for name in RUN_NUMBERS + PLAN_NUMBERS} | {"git_dirty": pa.bool_()}
-_SCHEMA = pa.schema({name: _TYPES.get(name, pa.string()) for name in RUNS} | _OF_GROUPS)
+# And so of owners, whose number is the place in the list.
+_OF_OWNERS = {f"owners.{name}": pa.list_(pa.float64()) for name in OWNERS[1:]}
+_OF_OWNERS |= {"owners.owner": pa.list_(pa.int64()), "owners.owner_name": pa.list_(pa.string())}
+_TYPES = {name: pa.float64() for name in RUN_NUMBERS + PLAN_NUMBERS} | dict.fromkeys(BOOLS, pa.bool_())
+_SCHEMA = pa.schema({name: _TYPES.get(name, pa.string()) for name in RUNS} | _OF_GROUPS | _OF_OWNERS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """The four frames; analysis/columns.py explains their columns."""
+    """The frames; analysis/columns.py explains their columns."""
 
     root: Path
     runs: pd.DataFrame
     groups: pd.DataFrame
+    owners: pd.DataFrame
 
     @cached_property
     def history(self) -> pd.DataFrame:
         """Most of what a store holds; many who load one want no curves."""
         wanted = list(self.runs["run_id"])
-        folders = _folders(self.root / "runs")  # a run may have ended since its row was read
+        folders = _folders(self.root / RUN_FOLDERS)  # a run may have ended since its row was read
         found = {run_id: folders[run_id] for run_id in wanted if run_id in folders}
         done, others = _parted(found)
-        lines = histories.load(self.root / "cache" / "history.arrow", done, others, list(found))
+        lines = histories.load(self.root / CACHE / "history.arrow", done, others, list(found))
         return lines.astype(dict.fromkeys(histories.NUMBERS, float))
 
     @cached_property
@@ -101,19 +111,24 @@ def load(results_root: str | Path, run_ids: Iterable[str] | None = None) -> Stor
     """
     root = Path(results_root)
     _check_format(root)
-    folders = _folders(root / "runs")
+    folders = _folders(root / RUN_FOLDERS)
     wanted = sorted(folders) if run_ids is None else [run for run in dict.fromkeys(run_ids) if run in folders]
     done, others = _parted({run_id: folders[run_id] for run_id in wanted})
     finished = cached(
-        root / "cache" / "runs.arrow",
+        root / CACHE / "runs.arrow",
         done,
-        ("summary.json", "environment.json"),
+        (SUMMARY, ENVIRONMENT),
         lambda ids: _rows([_finished(run, done[run]) for run in ids]),
         code=(Path(__file__),),
     )
     unfinished = _rows([_unfinished(run, folders[run][0], Path(folder)) for run, folder in others.items()])
     table = in_order(merged([finished, unfinished]), wanted)
-    return Store(root=root, runs=_runs_frame(table), groups=_groups_frame(table))
+    return Store(
+        root=root,
+        runs=_runs_frame(table),
+        groups=_members(table, list(_OF_GROUPS), GROUPS),
+        owners=_members(table, list(_OF_OWNERS), OWNERS),
+    )
 
 
 def _parted(folders: Mapping[str, tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
@@ -124,10 +139,10 @@ def _parted(folders: Mapping[str, tuple[str, str]]) -> tuple[dict[str, str], dic
 
 def _check_format(root: Path) -> None:
     try:
-        told = json.loads((root / "store.json").read_text(encoding="utf-8"))["format"]
-    except (OSError, ValueError, TypeError, KeyError):
+        told = format_of(root)
+    except ValueError:  # damaged: its runs may still be whole
         return
-    if told > FORMAT:
+    if told is not None and told > FORMAT:
         raise ValueError(
             f"{root} was written by a newer version of rawls (store format {told}, this one knows {FORMAT}): "
             "update rawls"
@@ -167,15 +182,16 @@ def _runs_frame(table: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def _groups_frame(table: pa.Table) -> pd.DataFrame:
-    lists = table.select(list(_OF_GROUPS)).combine_chunks()
-    columns = {name.partition(".")[2]: _flat(lists[name]) for name in _OF_GROUPS}
-    lengths = pd.Series(pc.list_value_length(lists["groups.group"]).to_numpy()).fillna(0).astype(int)
+def _members(table: pa.Table, names: Sequence[str], wanted: list[str]) -> pd.DataFrame:
+    """The frame of groups or owners: what is a row of lists in `table`, a row for each entry."""
+    lists = table.select(names).combine_chunks()
+    columns = {name.partition(".")[2]: _flat(lists[name]) for name in names}
+    lengths = pd.Series(pc.list_value_length(lists[names[0]]).to_numpy()).fillna(0).astype(int)
     run_ids = pd.Series(table["run_id"].to_pandas()).repeat(lengths).reset_index(drop=True)
     frame = pa.table(columns).to_pandas().assign(run_id=run_ids)
-    if frame["split"].isna().all():
+    if "split" in frame and frame["split"].isna().all():
         frame["split"] = frame["split"].astype(object)
-    return frame[GROUPS]
+    return frame[wanted]
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
@@ -188,7 +204,7 @@ def _folders(root: Path) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     if not root.is_dir():
         return found
-    rank = {"done": 0, "running": 1, "failed": 2}
+    rank = {status: place for place, status in enumerate(("done", *UNFINISHED))}
     with os.scandir(root) as entries:
         for entry in entries:
             run_id, _, suffix = entry.name.partition(".")
@@ -203,16 +219,16 @@ def _folders(root: Path) -> dict[str, tuple[str, str]]:
 def _finished(run_id: str, folder: str) -> dict[str, Any]:
     """The row of a finished run."""
     try:
-        with open(f"{folder}/summary.json", "rb") as file:
+        with open(f"{folder}/{SUMMARY}", "rb") as file:
             summary = json.loads(file.read())
-        return _from_summary(run_id, summary) | _made_by(folder) | _groups(summary)
+        return _from_summary(run_id, summary) | _made_by(folder) | _groups(summary) | _owners(summary)
     except (OSError, ValueError, TypeError, AttributeError) as problem:
-        return {"run_id": run_id, "status": "unreadable", "error": f"{run_id}/summary.json: {problem}"}
+        return {"run_id": run_id, "status": "unreadable", "error": f"{run_id}/{SUMMARY}: {problem}"}
 
 
 def _unfinished(run_id: str, status: str, folder: Path) -> dict[str, Any]:
     """The row of a run that is not done."""
-    return {**_from_config(folder / "config.yaml"), "run_id": run_id, "status": status, "error": _error(folder)}
+    return {**_from_config(folder / CONFIG), "run_id": run_id, "status": status, "error": _error(folder)}
 
 
 def _from_summary(run_id: str, summary: dict[str, Any]) -> dict[str, Any]:
@@ -227,8 +243,21 @@ def _from_summary(run_id: str, summary: dict[str, Any]) -> dict[str, Any]:
     row["epsilon_reported"] = _largest(planned[group] for group in covered if group < len(planned))
     row["epsilon_max"] = _largest(planned)
     row["epsilon_spent"] = _largest(summary.get("ledger_epsilon_per_group") or [])
+    row |= _claim(summary, row["epsilon_reported"], plan.get("delta"))
+    row["private"] = bool(plan) or (False if "plan" in summary and summary["plan"] is None else None)
     row["assumptions"] = json.dumps(list(map(str, plan.get("assumptions") or [])))
     return row | {"run_id": run_id, "status": "done"}
+
+
+def _claim(summary: Mapping[str, Any], reported: float | None, delta: float | None) -> dict[str, Any]:
+    """What the paper prints: by a rule of its own, else what is proven for the groups that it calibrates for.
+
+    A rule may need what came of the training (DPSUR counts the accepted steps): a plan only knows the others.
+    """
+    claim = summary.get("claim") or (summary.get("plan") or {}).get("claim")
+    if claim is None or claim.get("rule") == "accounted":
+        return {"claim_epsilon": reported, "claim_delta": delta}
+    return {f"claim_{name}": claim.get(name) for name in ("epsilon", "delta", "rule", "meaning", "note")}
 
 
 def _largest(epsilons: Iterable[float | None]) -> float | None:
@@ -238,7 +267,7 @@ def _largest(epsilons: Iterable[float | None]) -> float | None:
 def _made_by(folder: str) -> dict[str, Any]:
     """Nothing, if environment.json is missing or damaged: the run's numbers are still good."""
     try:
-        with open(f"{folder}/environment.json", "rb") as file:
+        with open(f"{folder}/{ENVIRONMENT}", "rb") as file:
             environment = json.loads(file.read())
         return {name: environment.get(name) for name in MADE_BY} | {"versions": json.dumps(environment.get("versions"))}
     except (OSError, ValueError, AttributeError):
@@ -274,6 +303,21 @@ def _groups(summary: dict[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
+def _owners(summary: dict[str, Any]) -> dict[str, list[Any]]:
+    """The run's rows of `owners`: none, unless its method keeps a budget for each."""
+    plan = summary.get("plan") or {}
+    budgets, epsilons = plan.get("owner_budgets") or [], plan.get("epsilon_per_owner") or []
+    number = max(len(budgets), len(epsilons))
+    names = _padded(summary.get("owner_names"), number)
+    return {
+        "owners.owner": list(range(number)),
+        "owners.owner_name": [None if name is None else str(name) for name in names],
+        "owners.budget": _padded(budgets, number),
+        "owners.epsilon": _padded(epsilons, number),
+        "owners.epsilon_spent": _padded(summary.get("ledger_epsilon_per_owner"), number),
+    }
+
+
 def _padded(values: Sequence[Any] | None, number: int) -> list[Any]:
     given = list(values or [])[:number]
     return given + [None] * (number - len(given))
@@ -282,12 +326,15 @@ def _padded(values: Sequence[Any] | None, number: int) -> list[Any]:
 def _from_config(path: Path) -> dict[str, Any]:
     """What is known of a run without a summary; nothing, if its config is missing or half written."""
     try:
-        config = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        config = from_yaml(path.read_text(encoding="utf-8"))
+        privacy = config.get("privacy") or {}
+        budgets = [privacy.get("epsilon"), privacy.get("noise_multiplier"), config.get("owners")]
         return {
             **{name: config[name]["_target_"].split(".")[-2] for name in ("dataset", "model", "algorithm")},
             "seed": config.get("seed"),
             "scale": (config.get("scale") or {}).get("name"),
-            "epsilon_target": (config.get("privacy") or {}).get("epsilon"),
+            "epsilon_target": privacy.get("epsilon"),
+            "private": any(budget is not None for budget in budgets),
         }
     except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, IndexError):
         return {}
@@ -296,10 +343,7 @@ def _from_config(path: Path) -> dict[str, Any]:
 def _error(folder: Path) -> str | None:
     """First line that says anything: the sentence a user needs; the trace comes below it."""
     try:
-        lines = (folder / "error.txt").read_text(encoding="utf-8").strip().splitlines()
+        lines = (folder / ERROR).read_text(encoding="utf-8").strip().splitlines()
     except OSError:
         return None
     return lines[0] if lines else None
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

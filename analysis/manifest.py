@@ -21,6 +21,7 @@ import pandas as pd
 
 from analysis.load import Store
 from analysis.names import DASH, dataset_title
+from runners.stored import TARGETS
 
 # Where one machine keeps its files, and to whom it reports, is nobody else's business.
 _PLACES = ("results.root=", "data.root=", "tracking")
@@ -135,7 +136,7 @@ def without_places(command: str) -> str:
 def results_root(manifest_path: Path) -> Path:
     """The results folder a manifest lies in: the parent of `targets`."""
     for folder in manifest_path.absolute().parents:
-        if folder.name == "targets":
+        if folder.name == TARGETS:
             return folder.parent
     layout = "results/targets/PAPER/TARGET/VARIANT/manifest.json"
     raise ValueError(f"{manifest_path} does not lie in a results folder: expected {layout}")

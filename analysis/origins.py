@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.names import DASH, dataset_title
 from analysis.stamps import PROVENANCES, SHORT
 from analysis.tables import Cell, Table
+from runners.stored import ENVIRONMENT, ERROR, FAILED, folder_of
 
 _MOST_IDS = 3
 _NOBODYS = "no table or figure asks for it"
@@ -42,7 +43,7 @@ def made_by(root: Path, done: pd.DataFrame) -> Table:
     counts: Counter[tuple[str, ...]] = Counter()
     days: dict[tuple[str, ...], set[str]] = {}
     for run_id in done["run_id"]:
-        environment = _environment(root / "runs" / run_id)
+        environment = _environment(folder_of(root, run_id))
         key = (_code(environment), _machine(environment), _versions(environment.get("versions") or {}))
         counts[key] += 1
         days.setdefault(key, set()).add(str(environment.get("finished") or DASH)[:10])
@@ -66,7 +67,7 @@ def failures(root: Path, runs: pd.DataFrame, places: Mapping[str, str]) -> Table
         return None
     alike: dict[tuple[str, str], list[str]] = {}
     for run in bad.itertuples():
-        trace = _trace(root / "runs" / f"{run.run_id}.failed") if run.status == "failed" else ""
+        trace = _trace(folder_of(root, str(run.run_id), FAILED)) if run.status == "failed" else ""
         known = f"{run.algorithm} on {run.dataset}" if isinstance(run.algorithm, str) else _NOBODYS
         last = trace or (run.error if isinstance(run.error, str) else "nothing was written about it")
         alike.setdefault((places.get(run.run_id, known), last), []).append(run.run_id)
@@ -82,7 +83,7 @@ def failures(root: Path, runs: pd.DataFrame, places: Mapping[str, str]) -> Table
 def _trace(folder: Path) -> str:
     """The last line that says anything."""
     try:
-        lines = (folder / "error.txt").read_text(encoding="utf-8", errors="replace").split("\n")
+        lines = (folder / ERROR).read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -95,7 +96,7 @@ def _ids(run_ids: list[str]) -> str:
 
 def _environment(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / "environment.json").read_bytes())
+        found = json.loads((folder / ENVIRONMENT).read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -3,7 +3,7 @@
 Every method keeps hyper-parameters of its own (DESIGN 6), so two configurations need not be equal to be compared. A
 setting counts only where it takes several values, some of them on both sides: configurations then stand against each
 other where they agree in all such settings, looked for within a dataset, a method (of two sweeps) and a budget. What
-the two still differ in is what is compared.
+the two still differ in is what is compared. An open method has no budget: it stands against each.
 """
 
 import json
@@ -17,7 +17,8 @@ from analysis.manifest import value_text
 from analysis.names import DASH
 from analysis.settings import Settings
 
-FIRST = ("dataset", "model", "method", "privacy.epsilon")
+BUDGET = ("privacy.epsilon", "privacy.noise_multiplier")
+FIRST = ("dataset", "model", "method", BUDGET[0])
 AS_THEY_COME = ("dataset", "method")
 NOT_SETTINGS = ("seed", "method", "label")
 
@@ -109,7 +110,8 @@ def settings_of(runs: pd.DataFrame) -> dict[str, Settings]:
         coordinates = row.get("coordinates") or {}
         told = {key: value for key, value in coordinates.items() if key not in ("epsilon", "seed")}
         told |= {key: row.get(key) for key in ("dataset", "model", "algorithm")}
-        found[row["run_id"]] = told | {"privacy.epsilon": row.get("epsilon_target")}
+        target = row.get("epsilon_target")
+        found[row["run_id"]] = told | {BUDGET[0]: None if pd.isna(target) else target}
     return found
 
 
@@ -164,6 +166,16 @@ def _split(one: Sequence[Point], other: Sequence[Point], shared: Settings, left:
     if len(one) == len(other) == 1:
         yield Match(shared=shared, one=one[0], other=other[0])
         return
+    open_one, open_other = (_are_open([point.settings for point in points]) for points in (one, other))
+    if open_one != open_other:
+        budgets = _by_values(other if open_one else one, BUDGET)
+        if len(budgets) > 1:
+            for value in _in_order(list(budgets)):
+                given = budgets[value]
+                told = {key: found for key in BUDGET if (found := given[0].settings.get(key)) is not None}
+                sides = (one, given) if open_one else (given, other)
+                yield from _split(*sides, {**shared, **told}, left)
+            return
     for key in FIRST:
         if _varies(one, other, key):
             ours, theirs = _by_values(one, [key]), _by_values(other, [key])
@@ -183,6 +195,11 @@ def _split(one: Sequence[Point], other: Sequence[Point], shared: Settings, left:
             yield Match(shared={**shared, **{key: a[0].settings.get(key) for key in keys}}, one=a[0], other=b[0])
         else:
             raise _SeveralError(a, b)
+
+
+def _are_open(settings: Sequence[Settings]) -> bool:
+    """Whether none of them was given a budget; settings that do not say are taken to have one."""
+    return all(BUDGET[0] in own and all(own.get(key) is None for key in (*BUDGET, "owners")) for own in settings)
 
 
 def _varies(one: Sequence[Point], other: Sequence[Point], key: str) -> bool:

@@ -1,7 +1,8 @@
 """What the runs of a target spent: releases, epsilon per group as planned and as spent, claims, assumptions.
 
-As reported is the largest epsilon of the groups that a method was calibrated for, which is what it claims. Proven is
-the largest of all groups. Spent is computed from the ledger that the run kept, for the group that spent most.
+A claim is what the method's paper would print: by a rule of its own, which is named, or the largest epsilon of the
+groups it was calibrated for. Proven is the largest of all groups. Spent is computed from the ledger that the run kept,
+for the group that spent most. Open methods have no epsilon, and it is said so.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,20 +12,22 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import ledgers
+from analysis.budgets import OPEN, ROUNDING, between, budgets, claim_text, order, rules_told
 from analysis.load import Store
 from analysis.names import DASH, dataset_title
 from analysis.tables import Cell, Table
 
-_ROUNDING = 1.001
-_ONE_SETTING = ["method", "dataset", "epsilon_target"]
+_ONE_SETTING = ["method", "dataset", "budget"]
+_MOST_OWNERS = 12  # of a setting that are shown one by one; more are put together by their budget
 _EPSILONS = [
-    "Method", "Dataset", "Accountant", "Neighbours", "Target ε", "δ", "Noise multiplier κ", "ε as reported", "ε proven",
+    "Method", "Dataset", "Accountant", "Neighbours", "Target ε", "δ", "Noise multiplier κ", "ε claimed", "ε proven",
     "ε spent", "Claim holds for", "Runs",
 ]  # fmt: skip
 EXPLAINED = (
-    "As reported is what a method claims: the largest epsilon of the groups it was calibrated for. Proven is the "
-    "largest of all groups, as planned before training. Spent is computed from the ledger kept in training; it never "
-    "passed the plan"
+    "Claimed is what the method's paper would print: by the rule that is named with it, else the largest epsilon of "
+    "the groups it was calibrated for. Proven is the largest of all groups, as planned before training. Spent is "
+    "computed from the ledger kept in training; it never passed the plan, and stays below it where a run ended early "
+    "or the plan was an upper bound"
 )
 
 
@@ -34,19 +37,30 @@ class Privacy:
 
     epsilons: Table
     groups: Table | None
+    owners: Table | None
     releases: Table | None
     assumptions: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Setting:
-    """The runs of one method, dataset and target, and their groups, once each."""
+    """The runs of one method, dataset and budget, and their groups and owners, once each."""
 
     method: str
     dataset: str
-    target: float
+    budget: str
     runs: pd.DataFrame
     groups: pd.DataFrame
+    owners: pd.DataFrame
+
+    @property
+    def is_open(self) -> bool:
+        return self.budget == OPEN
+
+    @property
+    def target(self) -> float:
+        """What no group is to pass; NaN where only the noise was given."""
+        return float(self.runs["epsilon_target"].iloc[0])
 
     @property
     def names(self) -> list[str]:
@@ -61,27 +75,31 @@ def privacy(store: Store, runs: pd.DataFrame, methods: Sequence[str]) -> Privacy
         runs: rows of its `runs`, with a `method`.
         methods: in their order.
     """
-    done = runs[(runs["status"] == "done") & runs["epsilon_target"].notna()]
+    done = runs[(runs["status"] == "done") & runs["private"].notna()]
     if done.empty:
         return None
+    done = done.assign(budget=budgets(done))
     of_groups = store.groups[store.groups["run_id"].isin(done["run_id"])].drop_duplicates(["run_id", "group"])
-    order = {method: place for place, method in enumerate(methods)}
+    place = {method: number for number, method in enumerate(methods)}
     settings = [
         _Setting(
             method=method,
             dataset=dataset,
-            target=target,
+            budget=budget,
             runs=rows,
             groups=of_groups[of_groups["run_id"].isin(rows["run_id"])],
+            owners=store.owners[store.owners["run_id"].isin(rows["run_id"])],
         )
-        for (method, dataset, target), rows in done.groupby(_ONE_SETTING, sort=False)
+        for (method, dataset, budget), rows in done.groupby(_ONE_SETTING, sort=False)
     ]
-    settings.sort(key=lambda setting: (setting.dataset, setting.target, order[setting.method]))
+    settings.sort(key=lambda setting: (setting.dataset, order(setting.budget), place[setting.method]))
+    private = [setting for setting in settings if not setting.is_open]
     return Privacy(
         epsilons=_epsilons(settings),
-        groups=_groups(settings),
-        releases=_releases(store.root, settings),
-        assumptions=_assumptions(settings),
+        groups=_groups(private),
+        owners=_owners(private),
+        releases=_releases(store.root, private),
+        assumptions=_assumptions(private) + _unprotected(settings),
     )
 
 
@@ -97,35 +115,53 @@ def _assumptions(settings: Sequence[_Setting]) -> list[str]:
     return [f"{text} ({'all methods' if set(who) == methods else ', '.join(who)})" for text, who in assumed.items()]
 
 
+def _unprotected(settings: Sequence[_Setting]) -> list[str]:
+    names = dict.fromkeys(setting.method for setting in settings if setting.is_open)
+    return [f"{', '.join(names)}: trained without privacy, nothing of the training data is protected"] if names else []
+
+
 def _is_weaker(proven: float, than: float) -> bool:
     """Whether an epsilon is larger by more than rounding."""
-    return proven > _ROUNDING * than
+    return proven > ROUNDING * than
 
 
 def _epsilons(settings: Sequence[_Setting]) -> Table:
     rows = []
     for setting in settings:
         runs = setting.runs
-        weaker = _is_weaker(runs["epsilon_max"].max(), runs["epsilon_reported"].max())
+        proven = runs["epsilon_max"].max()
+        weaker = _is_weaker(proven, runs["epsilon_reported"].max())
+        bold = weaker or _is_weaker(proven, runs["claim_epsilon"].min())
         texts = [
             *setting.names,
             _words(runs["accountant"], str.upper),
             _words(runs["neighbouring"], lambda text: text.replace("_", "-")),
-            f"{setting.target:g}",
-            _between(runs["delta"], ".2e"),
-            _between(runs["noise_multiplier"], ".4g"),
-            *(_between(runs[name], ".3f") for name in ("epsilon_reported", "epsilon_max", "epsilon_spent")),
-            _covered(setting, weaker=weaker),
+            _asked(setting),
+            between(runs["delta"], ".2e"),
+            between(runs["noise_multiplier"], ".4g"),
+            claim_text(runs),
+            *(between(runs[name], ".3f") for name in ("epsilon_max", "epsilon_spent")),
+            OPEN if setting.is_open else _covered(setting, weaker=weaker),
             str(len(runs)),
         ]
-        bold = _EPSILONS.index("ε proven") if weaker else -1
-        rows.append([Cell(text=text, bold=place == bold) for place, text in enumerate(texts)])
+        place = _EPSILONS.index("ε proven") if bold else -1
+        rows.append([Cell(text=text, bold=number == place) for number, text in enumerate(texts)])
     return Table(
-        caption=f"Budgets and what they came to. {EXPLAINED}. Bold: weaker for some group than reported.",
+        caption=f"Budgets and what they came to. {EXPLAINED}. Bold: weaker than claimed, for all groups or for some.",
         header=_EPSILONS,
         rows=rows,
+        notes=[f"Rules of claims: {'; '.join(rules)}." for rules in [_rules(settings)] if rules],
         num_labels=4,
     )
+
+
+def _rules(settings: Sequence[_Setting]) -> list[str]:
+    return rules_told(pd.concat([setting.runs for setting in settings]))
+
+
+def _asked(setting: _Setting) -> str:
+    """A target ε: the budget, and a dash where there is none."""
+    return f"{DASH} ({setting.budget})" if pd.isna(setting.target) else setting.budget
 
 
 def _covered(setting: _Setting, *, weaker: bool) -> str:
@@ -149,11 +185,11 @@ def _groups(settings: Sequence[_Setting]) -> Table | None:
         for _, own in setting.groups.groupby("group"):
             texts = [
                 _name(own),
-                _between(own["train_count"], ".0f"),
+                between(own["train_count"], ".0f"),
                 _words(own["calibrated"], lambda told: {"True": "yes", "False": "no"}[told]),
-                f"{setting.target:g}",
-                _between(own["epsilon"], ".3f"),
-                _between(own["epsilon_spent"], ".3f"),
+                _asked(setting),
+                between(own["epsilon"], ".3f"),
+                between(own["epsilon_spent"], ".3f"),
             ]
             cells = [Cell(text=text) for text in (*setting.names, *texts)]
             if _is_weaker(own["epsilon"].max(), setting.target):
@@ -171,6 +207,41 @@ def _groups(settings: Sequence[_Setting]) -> Table | None:
     )  # fmt: skip
 
 
+def _owners(settings: Sequence[_Setting]) -> Table | None:
+    """One row per owner where they are few; else per budget: thousands of rows say less."""
+    rows = []
+    for setting in settings:
+        by = "owner" if setting.owners["owner"].nunique() <= _MOST_OWNERS else "budget"
+        for _, own in setting.owners.groupby(by, dropna=False):
+            number = own["owner"].nunique()
+            texts = [
+                _owner(own) if by == "owner" else f"{number} owners",
+                between(own["budget"], ".4g"),
+                between(own["epsilon"], ".3f"),
+                between(own["epsilon_spent"], ".3f"),
+            ]
+            cells = [Cell(text=text) for text in (*setting.names, *texts)]
+            if _is_weaker((own["epsilon"] / own["budget"]).max(), 1.0):
+                cells[-2] = Cell(text=f"{cells[-2].text}, above the budget", bold=True)
+            rows.append(cells)
+    if not rows:
+        return None
+    return Table(
+        caption=(
+            "Epsilon of each owner of data: the budget, what the plan comes to for the owner's records, and what the "
+            f"ledger spent. More than {_MOST_OWNERS} owners are put together by their budget."
+        ),
+        header=["Method", "Dataset", "Owner", "Budget ε", "ε planned", "ε spent"],
+        rows=rows,
+        num_labels=3,
+    )
+
+
+def _owner(own: pd.DataFrame) -> str:
+    row = own.iloc[0]
+    return f"owner {row['owner']}" if pd.isna(row["owner_name"]) else str(row["owner_name"])
+
+
 def _releases(root: Path, settings: Sequence[_Setting]) -> Table | None:
     """Of one run of each setting: reading the ledgers of a whole sweep takes long, and seeds hardly differ."""
     of_run = {setting.runs.sort_values("seed")["run_id"].iloc[0]: setting for setting in settings}
@@ -178,22 +249,25 @@ def _releases(root: Path, settings: Sequence[_Setting]) -> Table | None:
     rows = []
     for run_id, setting in of_run.items():
         for name, lines in frame[frame["run_id"] == run_id].groupby("name", sort=False):
+            beside = dict.fromkeys(answer for answers in lines["answers"] for answer in answers)
+            charged = [f"; charged as {text}" for text in lines["charged_as"].dropna().unique()]
             texts = [
-                str(name),
-                _words(lines["law"], lambda text: text.replace("_", " ")),
-                f"{setting.target:g}",
+                f"{name}, with {', '.join(beside)}" if beside else str(name),
+                _words(lines["law"], lambda text: text.replace("_", " ")) + "".join(charged),
+                _asked(setting),
                 f"{int(lines['count'].sum()):,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
-                _between(lines["noise_std"], ".4g"),
-                _between((value for values in lines["noise_multiplier"] for value in values), ".4g"),
-                _between((value for values in lines["sampling_rate"] for value in values), ".3g"),
+                between(lines["noise_std"], ".4g") + _unlike_gaussian(lines["noise"]),
+                between((value for values in lines["noise_multiplier"] for value in values), ".4g"),
+                between((value for values in lines["sampling_rate"] for value in values), ".3g"),
             ]
             rows.append([Cell(text=text) for text in (*setting.names, *texts)])
     if not rows:
         return None
     return Table(
         caption=(
-            "Releases of the ledger, of each method's first seed: every noisy answer computed from private data. Where "
-            "a value differs between groups or changes in training, its range."
+            "Releases of the ledger, of each method's first seed: every noisy answer computed from private data. "
+            "Answers from one draw are one release, charged together. Where a value differs between groups or changes "
+            "in training, its range."
         ),
         header=[
             "Method", "Dataset", "Release", "Sampling", "Target ε", "Times", "Noise std", "Noise multiplier",
@@ -204,11 +278,9 @@ def _releases(root: Path, settings: Sequence[_Setting]) -> Table | None:
     )  # fmt: skip
 
 
-def _between(values: Iterable[float | None], form: str) -> str:
-    """'0.99', or '0.99 – 1.01' where they differ as they are printed; a dash without any."""
-    known = [value for value in values if value is not None and not pd.isna(value)]
-    ends = [format(end, form) for end in (min(known), max(known))] if known else [DASH]
-    return " – ".join(dict.fromkeys(ends))
+def _unlike_gaussian(noises: Iterable[str]) -> str:
+    others = sorted(set(noises) - {"gaussian"})
+    return f" ({', '.join(others)})" if others else ""
 
 
 def _words(values: Iterable[object], said: Callable[[str], str]) -> str:

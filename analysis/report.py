@@ -239,6 +239,8 @@ def _privacy(store: Store, manifest: Manifest, runs: pd.DataFrame) -> str:
     parts = [html.table(found.epsilons)]
     if found.groups:
         parts.append(html.folded("Epsilon of each group", html.table(found.groups)))
+    if found.owners:
+        parts.append(html.folded("Epsilon of each owner", html.table(found.owners)))
     if found.releases:
         parts.append(html.table(found.releases))
     else:

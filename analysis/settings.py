@@ -15,23 +15,21 @@ import pyarrow as pa
 import yaml
 
 from analysis.cache import Rows, cached
+from runners.stored import CACHE, CONFIG, NOT_HASHED, folder_of, from_yaml
 
 Settings = dict[str, Any]
 
-# What a run is not identified by: NOT_HASHED of runners/identity.py, which tests compare with this.
-NOT_OF_A_RUN = {"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale"}
 _SCHEMA = pa.schema({"run_id": pa.string(), "settings": pa.string()})
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load(results_root: str | Path, run_ids: Iterable[str]) -> dict[str, Settings]:
     """The settings of these finished runs; {} for one whose config.yaml is missing or damaged."""
     root = Path(results_root)
-    folders = {run_id: str(root / "runs" / run_id) for run_id in dict.fromkeys(run_ids)}
+    folders = {run_id: str(folder_of(root, run_id)) for run_id in dict.fromkeys(run_ids)}
     rows = cached(
-        root / "cache" / "settings.arrow",
+        root / CACHE / "settings.arrow",
         folders,
-        ("config.yaml",),
+        (CONFIG,),
         lambda ids: _read(ids, folders),
         code=(Path(__file__),),
     )
@@ -40,15 +38,15 @@ def load(results_root: str | Path, run_ids: Iterable[str]) -> dict[str, Settings
 
 
 def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
-    found = [json.dumps(_of(Path(folders[run_id]) / "config.yaml")) for run_id in run_ids]
+    found = [json.dumps(_of(Path(folders[run_id]) / CONFIG)) for run_id in run_ids]
     table = pa.Table.from_pydict({"run_id": list(run_ids), "settings": found}, schema=_SCHEMA)
     return Rows(table=table, where={run_id: (place, 1) for place, run_id in enumerate(run_ids)})
 
 
 def _of(path: Path) -> Settings:
     try:
-        config = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
-        return flat({name: value for name, value in config.items() if name not in NOT_OF_A_RUN})
+        config = from_yaml(path.read_text(encoding="utf-8"))
+        return flat({name: value for name, value in config.items() if name not in NOT_HASHED})
     except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError):
         return {}
 

@@ -18,6 +18,7 @@ from analysis.load import Store
 from analysis.manifest import Manifest, value_text
 from analysis.pairing import Side
 from analysis.settings import Settings
+from runners.stored import MANIFEST, manifests
 
 SHORTEST_ID = 4
 MAX_SHOWN = 12
@@ -38,11 +39,11 @@ class Names:
 
     def __init__(self, store: Store, within: str = "") -> None:
         self._store = store
-        self._targets = _manifests(store.root)
+        self._targets = manifests(store.root)
         self._within: Manifest | None = None
         self._within = self.target(within) if within else None
-        manifests = [self._within] if self._within else list(_readable(self._targets.values()))
-        named = [_labelled(manifest, store) for manifest in manifests if manifest.runs]
+        readable = [self._within] if self._within else list(_readable(self._targets.values()))
+        named = [_labelled(manifest, store) for manifest in readable if manifest.runs]
         # Objects: a column that is empty in one target and not in another has no type in common.
         self._named = pd.concat([frame.astype(object) for frame in named]) if named else pd.DataFrame(columns=_NAMED)
         if not self._within:  # what a command changed is said of a target, not of a label that several use
@@ -55,7 +56,7 @@ class Names:
         Raises:
             ValueError: it means none, or several things.
         """
-        if name.endswith("manifest.json"):
+        if name.endswith(MANIFEST):
             return self._sweep(name)
         for frame, column in ((self._runs, "algorithm"), (self._named, "method"), (self._named, "label")):
             rows = frame[frame[column] == name].drop_duplicates("run_id")
@@ -86,7 +87,7 @@ class Names:
 
     def target(self, name: str) -> Manifest:
         """The manifest of a target, of one variant of it, or at a path."""
-        if name.endswith("manifest.json"):
+        if name.endswith(MANIFEST):
             return Manifest.read(Path(name))
         variants = {key: path for key, path in self._targets.items() if key == name or key.startswith(f"{name}/")}
         if len(variants) > 1:
@@ -158,12 +159,6 @@ def check_keys(keys: Iterable[str], settings: Mapping[str, Settings]) -> None:
             near = ends or get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
             raise ValueError(f"unknown key '{key}': {hint}")
-
-
-def _manifests(root: Path) -> dict[str, Path]:
-    """paper/target/variant -> manifest."""
-    folder = root / "targets"
-    return {path.parent.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("manifest.json"))}
 
 
 def _readable(paths: Iterable[Path]) -> Iterable[Manifest]:

@@ -9,12 +9,12 @@ Where values do not vary at all, an interval is a point, and there is no p: noth
 """
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit  # Student's t without scipy.stats, which takes a second to import
 
 MOST_FLIPPED = 12  # pairs: 2^12 patterns of signs are all tried
 _ROUNDING = 1e-12  # relative to the values: less than that is no spread, but what subtracting left over
@@ -97,22 +97,18 @@ def paired_difference(first: Sequence[float], second: Sequence[float], level: fl
     both = np.isfinite(one) & np.isfinite(other)
     one, other = one[both], other[both]
     differences = one - other
-    found = spread(differences)
-    error = _std(found.std, one, other) / math.sqrt(found.n) if found.n > 1 else math.nan
-    return _difference(found.mean, error, found.n - 1, level, p_exact=_sign_flips(differences, one, other), n=found.n)
+    varies = bool(np.ptp(differences) > _rounding(one, other)) if differences.size > 1 else None
+    exact = _sign_flips(differences, one, other)
+    return _difference(spread(differences).mean, one, other, level, varies, p_exact=exact, n=differences.size)
 
 
 def unpaired_difference(first: Iterable[float], second: Iterable[float], level: float = 0.95) -> Difference:
     """Mean of the first minus mean of the second: Welch's t, for sides that may spread differently."""
     one, other = _finite(first), _finite(second)
-    a, b = spread(one), spread(other)
-    error, freedom = math.nan, math.nan
-    if a.n > 1 and b.n > 1:
-        of_one, of_other = _std(a.std, one) ** 2 / a.n, _std(b.std, other) ** 2 / b.n
-        error = math.sqrt(of_one + of_other)
-        if error > 0:
-            freedom = (of_one + of_other) ** 2 / (of_one**2 / (a.n - 1) + of_other**2 / (b.n - 1))
-    return _difference(a.mean - b.mean, error, freedom, level, p_exact=math.nan, n=a.n + b.n)
+    enough = min(one.size, other.size) > 1
+    varies = any(np.ptp(side) > _rounding(side) for side in (one, other)) if enough else None
+    mean = spread(one).mean - spread(other).mean
+    return _difference(mean, one, other, level, varies, p_exact=None, n=one.size + other.size)
 
 
 def holm(p_values: Iterable[float]) -> Numbers:
@@ -128,17 +124,24 @@ def holm(p_values: Iterable[float]) -> Numbers:
     return adjusted
 
 
-def _difference(mean: float, error: float, freedom: float, level: float, *, p_exact: float, n: int) -> Difference:
-    reach = 0.0 if error == 0 else error * _reach(level, freedom)
-    p = float(2 * stdtr(freedom, -abs(mean / error))) if error > 0 else math.nan
-    return Difference(mean=mean, low=mean - reach, high=mean + reach, p=p, p_exact=p_exact, n=n)
-
-
-def _reach(level: float, freedom: float) -> float:
-    """Half the width of a t interval, in standard errors."""
+def _difference(
+    mean: float, one: Numbers, other: Numbers, level: float, varies: bool | None, *, p_exact: float | None, n: int
+) -> Difference:
+    """The t test: paired where there is an exact one; `varies` is None where there are too few values to tell."""
     if not 0 < level < 1:
         raise ValueError(f"the level of an interval lies between 0 and 1, but it is {level}")
-    return float(stdtrit(freedom, (1 + level) / 2)) if freedom > 0 else math.nan
+    low = high = mean if varies is False else math.nan
+    p = math.nan
+    if varies:
+        from scipy import stats  # here, for it takes a second to import
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of a side that does not vary, which Welch's test allows
+            paired = p_exact is not None
+            test = stats.ttest_rel(one, other) if paired else stats.ttest_ind(one, other, equal_var=False)
+        low, high = map(float, test.confidence_interval(level))
+        p = float(test.pvalue)
+    return Difference(mean=mean, low=low, high=high, p=p, p_exact=math.nan if p_exact is None else p_exact, n=n)
 
 
 def _sign_flips(differences: Numbers, *sides: Numbers) -> float:
@@ -149,11 +152,6 @@ def _sign_flips(differences: Numbers, *sides: Numbers) -> float:
     patterns = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
     sums = np.abs((1 - 2 * patterns) @ differences)
     return float(np.mean(sums >= abs(differences.sum()) - n * _rounding(*sides)))
-
-
-def _std(std: float, *values: Numbers) -> float:
-    """0 where it is only what rounding leaves."""
-    return 0.0 if std <= _rounding(*values) else std
 
 
 def _rounding(*values: Numbers) -> float:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis import settings as all_settings
 from analysis.against_paper import signed
+from analysis.budgets import is_open, rules_told
 from analysis.comparison import ACCURACY, PLANNED, Comparison, contrast, title
 from analysis.load import load
 from analysis.names import DASH, metric_title
@@ -29,7 +30,7 @@ LONGEST_LABEL = 20
 LONGEST_SETTING = 30  # of the table that has fewer columns
 MOST_TABLES = 6
 LARGE_EPSILON = 100.0  # whose decimals say nothing
-_TITLES = {"epsilon_target": "ε target", "epsilon": "ε realised"}
+_TITLES = {"epsilon_target": "ε target", "claim": "ε claimed", "epsilon": "ε realised"}
 
 
 def compare_text(results_root: str | Path, one: str, other: str, overrides: Sequence[str] = ()) -> str:
@@ -80,8 +81,11 @@ def _legend(sides: Sequence[Side], heads: Sequence[str], comparison: Comparison)
         f"{head}: {side.what}; {_runs(count)} compared" for head, side, count in zip(heads, sides, used, strict=True)
     ]
     told = []
-    for place, side in enumerate(sides):
-        told.append(notices(pd.concat([pair.runs[place] for pair in comparison.matches])))
+    for place, (head, side) in enumerate(zip(heads, sides, strict=True)):
+        compared = pd.concat([pair.runs[place] for pair in comparison.matches])
+        lines += [f"{head} claims by {rule}" for rule in rules_told(compared)]
+        lines += [f"{head}: no privacy"] if is_open(compared).all() else []
+        told.append(notices(compared))
         if not (side.runs["status"] == "done").all():
             told[-1].append(f"UNFINISHED: {progress(side.runs)}")
     if told[0] == told[1]:
@@ -157,7 +161,7 @@ def _of_cells(
 def _cells(row: dict[str, Any]) -> list[str]:
     decimals = 1
     if row["metric"] in PLANNED:
-        decimals = 2 if max(row["one_mean"], row["other_mean"]) < LARGE_EPSILON else 0
+        decimals = 0 if max(row["one_mean"], row["other_mean"]) >= LARGE_EPSILON else 2
     sides = [Spread(mean=row[f"{side}_mean"], std=row[f"{side}_std"], n=row[f"{side}_n"]) for side in ("one", "other")]
     interval = DASH
     if not math.isnan(row["low"]):

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -106,11 +107,7 @@ class Dataset(ABC):
     sources: ClassVar[tuple[Source, ...]] = ()
     assumptions: ClassVar[tuple[str, ...]] = ()  # private data read outside the accounting, said in every ledger
     provenance: Provenance | None = None
-    max_examples: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_examples is not None and self.max_examples < 1:
-            raise ValueError(f"dataset.max_examples={self.max_examples} must be at least 1, or null for all")
+    max_examples: Annotated[int, Ge(1), Le(10**9)] | None = None
 
     @property
     @abstractmethod

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import pandas as pd
 import torch
+from annotated_types import Ge, Le
 from PIL import Image
 from torch import Tensor
 
@@ -133,12 +134,7 @@ class CelebA(Dataset):
     group_names: ClassVar[tuple[str, ...]] = GROUP_NAMES
     minority_groups: ClassVar[tuple[int, ...]] = (3,)
     sources: ClassVar[tuple[Source, ...]] = (ATTRIBUTES, PARTITION, IMAGES)
-    image_size: int = 64
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.image_size < 8:
-            raise ValueError(f"dataset.image_size={self.image_size} must be at least 8 pixels")
+    image_size: Annotated[int, Ge(8), Le(1024)] = 64
 
     @property
     def paper_group_sizes(self) -> tuple[int, ...]:

@@ -8,11 +8,8 @@ how the runs are computed (stacked, or one after another) is the engine's own af
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Literal, Protocol
 
 import torch
@@ -136,113 +133,43 @@ class Engine(Protocol):
         """Gradient of each sample's own loss with respect to its inputs, in their shape, of one run."""
         ...
 
+    def named(self, params: Tensor) -> dict[str, Tensor]:
+        """One run's parameters [parameter] by their names in the module's state_dict."""
+        ...
 
-@dataclass(frozen=True)
-class Part:
-    """What an engine has computed of a window of samples, up to their weights.
 
-    Args:
-        window: runs and slots.
-        losses, norms: [run, slot] of the window.
-        finite: whether all norms are.
-        add: adds the weighted gradients to the total, for weights [run, slot] that are 0 where a norm is not finite.
+def own_parameters(layer: nn.Module) -> list[str]:
+    """Names of the parameters of a layer that are of no layer inside it.
+
+    Opacus' recurrent layers show those of their cells a second time, under torch's names. Elsewhere a parameter of two
+    layers is one that both compute with, which no engine supports.
     """
-
-    window: tuple[slice, slice]
-    losses: Tensor
-    norms: Tensor
-    finite: bool
-    add: Callable[[Tensor], None]
-
-
-def weigh_parts(
-    parts: Callable[[], Iterable[Part]],
-    runs: slice,
-    weigh: Weigh,
-    look: Look | None,
-    counts: Sequence[int] | None,
-    *,
-    keep: bool = True,
-) -> list[Triple]:
-    """Losses, norms and weights of the parts: first all of them are shown, then they are weighed and added one by one.
-
-    Args:
-        parts: computes the parts of these runs, in order of their slots.
-        counts: slots in use of all runs.
-        keep: whether all parts of a look fit into memory; else they are computed twice.
-    """
-
-    def finish(part: Part) -> Triple:
-        weights = weigh(part.losses, part.norms, *part.window)
-        if not part.finite:
-            weights = torch.where(part.norms < math.inf, weights, 0.0)  # not a product: zero times nan is nan
-        part.add(weights)
-        return part.losses, part.norms, weights
-
-    if look is None or not any(look.needs[runs]):
-        return list(map(finish, parts()))  # map lets go of a part before it asks for the next one
-    kept: deque[Part] = deque()
-    shown: list[tuple[Tensor, Tensor]] = []
-    for part in parts():
-        shown.append((part.losses, part.norms))
-        if keep:
-            kept.append(part)
-        del part
-    losses, norms = (torch.cat(values, 1) for values in zip(*shown, strict=True)) if shown else (None, None)
-    for row, run in enumerate(range(runs.start, runs.stop)):
-        if need := look.needs[run]:
-            used = slice(None if counts is None else counts[run])
-            nothing = torch.zeros(0)
-            of_run = (nothing, nothing) if losses is None or norms is None else (losses[row, used], norms[row, used])
-            look.see(run, of_run[0], of_run[1] if need == "norms" else None)
-    return list(map(finish, (kept.popleft() for _ in range(len(kept))) if keep else parts()))
-
-
-def alike(second: SecondPoint | None, runs: int) -> Iterator[slice]:
-    """Neighbouring runs that take their gradients at the same points."""
-    shares = [0.0] * runs if second is None else second.shares
-    start = 0
-    for _, together in groupby(shares, key=lambda share: (share == 0, share == 1)):
-        stop = start + len(list(together))
-        yield slice(start, stop)
-        start = stop
-
-
-Point = tuple[Tensor, Sequence[float] | None]
-"""Parameters [run, parameter], and the share of their gradients per run; None where that is all of it."""
-
-
-def points(params: Tensor, second: SecondPoint | None, runs: slice) -> list[Point]:
-    """Where runs that are alike take their gradients; their losses are those at the first of the points."""
-    if second is None or second.shares[runs.start] == 0:
-        return [(_rows(params, runs), None)]
-    if second.shares[runs.start] == 1:
-        return [(_rows(second.params, runs), None)]
-    shares = second.shares[runs]
-    return [(_rows(params, runs), [1 - share for share in shares]), (_rows(second.params, runs), shares)]
-
-
-def _rows(params: Tensor, runs: slice) -> Tensor:
-    """The rows of these runs; the tensor itself when they are all, so that engines know it again."""
-    return params if runs == slice(0, len(params)) else params[runs]
+    own = dict(layer.named_parameters(recurse=False))
+    if type(layer).__module__.startswith("opacus.layers."):
+        inside = {id(parameter) for child in layer.children() for parameter in child.parameters()}
+        return [name for name, parameter in own.items() if id(parameter) not in inside]
+    return list(own)
 
 
 class FlatParameters:
     """The parameters of a module as one flat vector, in the order of `named_parameters`."""
 
     def __init__(self, module: nn.Module) -> None:
+        self._names: list[str] = []
         self._owners: list[tuple[nn.Module, str]] = []
         self._layout: list[tuple[torch.Size, tuple[int, ...], int]] = []  # shape, strides, offset
         self.num_parameters = 0
         seen: set[int] = set()
         for path, owner in module.named_modules():
-            for name, parameter in owner.named_parameters(recurse=False):
+            for name in own_parameters(owner):
+                parameter = getattr(owner, name)
                 if id(parameter) in seen:
                     raise ValueError(
                         f"parameter '{path}.{name}' is shared between layers, which no engine supports; "
                         "give each layer its own"
                     )
                 seen.add(id(parameter))
+                self._names.append(f"{path}.{name}" if path else name)
                 self._owners.append((owner, name))
                 shape = parameter.shape
                 self._layout.append((shape, torch.empty(shape, device="meta").stride(), self.num_parameters))
@@ -260,6 +187,10 @@ class FlatParameters:
             )
         start = flat.storage_offset()
         return [flat.as_strided(shape, strides, start + offset) for shape, strides, offset in self._layout]
+
+    def named(self, flat: Tensor) -> dict[str, Tensor]:
+        """The same by the names of the parameters, as in the module's state_dict."""
+        return dict(zip(self._names, self.views(flat), strict=True))
 
     def stacked_views(self, flat: Tensor) -> list[Tensor]:
         """Views of [run, parameter], shaped [run, *shape of the parameter]."""
@@ -300,6 +231,12 @@ def aligned(values: Tensor) -> Tensor:
 def usable_by_autograd(values: Tensor) -> Tensor:
     """The same values as autograd takes them: a copy of what was made in inference mode, as the private step is."""
     return values.clone() if values.is_inference() else values
+
+
+def bindable(flat: Tensor) -> Tensor:
+    """The same parameters as modules take them, for autograd and without other kernels than in another fleet."""
+    with torch.inference_mode(False):
+        return usable_by_autograd(aligned(flat))
 
 
 def initial_parameters(build: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -19,19 +19,17 @@ from models import conv2d
 from models.engine import (
     FlatParameters,
     Look,
-    Part,
     SecondPoint,
     Triple,
     Weigh,
     WeightedSum,
     aligned,
     aligned_rows,
+    bindable,
     initial_parameters,
-    points,
-    usable_by_autograd,
-    weigh_parts,
 )
 from models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
+from models.parts import Part, PointOfRun, points_of_run, weigh_parts
 from models.propagation import Tape, propagation
 from models.rules import RULES, AddWeighted
 
@@ -78,6 +76,9 @@ class FusedEngine:
         module = initial_parameters(self._build, seed)
         return FlatParameters(module).flatten(module).to(self._device)
 
+    def named(self, params: Tensor) -> dict[str, Tensor]:
+        return self._flat.named(params)
+
     def weighted_sum(
         self,
         params: Tensor,
@@ -95,13 +96,13 @@ class FusedEngine:
         rows: list[list[Triple]] = []
         for run in range(runs):
             of_run = slice(run, run + 1)
-            at = [(aligned(row[0]), shares and shares[0]) for row, shares in points(params, second, of_run)]
+            at = points_of_run(params, second, run)
             run_inputs = aligned(inputs[run])
             used = slots if counts is None else counts[run]
             self._bind(at[0][0])
             make = partial(self._parts, at, run_inputs, labels[run], run, used, self._flat.views(total[run]))
             keep = look is None or used * self._look_bytes(run_inputs) <= LOOK_BYTES[self._device.type]
-            rows.append(weigh_parts(make, of_run, weigh, look, counts, keep=keep))
+            rows.append(weigh_parts(make, of_run, weigh, look, counts, params, keep=keep))
             if used < slots:
                 rows[-1].append((params.new_zeros(1, slots - used),) * 3)
         return WeightedSum.of_parts(rows, total)
@@ -115,7 +116,7 @@ class FusedEngine:
         return predict(self._module, inputs, 2 * self._chunk_size(inputs))  # no tape: half the memory of a step
 
     def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        self._bind(usable_by_autograd(params))
+        self._bind(bindable(params))
         return gradients_of_inputs(CROSS_ENTROPY, self._module, inputs, labels, self._chunk_size(inputs))
 
     def _bind(self, flat: Tensor) -> None:
@@ -125,7 +126,7 @@ class FusedEngine:
             self._bound = flat
 
     def _parts(
-        self, at: _Points, inputs: Tensor, labels: Tensor, run: int, used: int, views: list[Tensor]
+        self, at: list[PointOfRun], inputs: Tensor, labels: Tensor, run: int, used: int, views: list[Tensor]
     ) -> Iterator[Part]:
         """The chunks of a run, up to their weights."""
         chunk = self._chunk_size(inputs)
@@ -134,7 +135,7 @@ class FusedEngine:
             yield self._part(at, inputs[slots], labels[slots], (slice(run, run + 1), slots), views)
 
     def _part(
-        self, at: _Points, inputs: Tensor, labels: Tensor, window: tuple[slice, slice], views: list[Tensor]
+        self, at: list[PointOfRun], inputs: Tensor, labels: Tensor, window: tuple[slice, slice], views: list[Tensor]
     ) -> Part:
         """Losses and norms of one chunk, and what adds its weighted gradients to the views."""
         passes = [self._propagate(flat, share, inputs, labels) for flat, share in at]
@@ -192,10 +193,6 @@ class FusedEngine:
                 hook.remove()
             self._of_a_sample = 2 * max(sum(sizes), 1)
         return self._of_a_sample
-
-
-_Points = list[tuple[Tensor, float | None]]
-"""Flat parameters of one run, and the share of their gradients."""
 
 
 def _apply_rules(tapes: list[Tape]) -> tuple[Tensor, list[AddWeighted]]:

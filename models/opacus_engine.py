@@ -22,19 +22,18 @@ from torch import Tensor, nn
 from models.engine import (
     FlatParameters,
     Look,
-    Part,
     SecondPoint,
     Triple,
     Weigh,
     WeightedSum,
     aligned,
     aligned_rows,
+    bindable,
     initial_parameters,
-    points,
     usable_by_autograd,
-    weigh_parts,
 )
 from models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
+from models.parts import Part, PointOfRun, points_of_run, weigh_parts
 from models.rules import RULES
 from models.validate import check_layers
 
@@ -105,8 +104,9 @@ class OpacusEngine:
         self._module = initial_parameters(build, 0).to(device).train()
         check_layers(self._module, "opacus")
         self._flat = FlatParameters(self._module)
-        self._names = [name for name, _ in self._module.named_parameters()]
-        self._parameters = list(self._module.parameters())
+        self._parameters = [getattr(layer, name) for layer, name in self._flat.of_layers()]
+        names = {id(parameter): name for name, parameter in self._module.named_parameters()}
+        self._names = [names[id(parameter)] for parameter in self._parameters]
         for layer in self._module.modules():
             if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
                 layer.register_forward_pre_hook(_make_contiguous)
@@ -118,6 +118,9 @@ class OpacusEngine:
     def initial(self, seed: int) -> Tensor:
         module = initial_parameters(self._build, seed)
         return FlatParameters(module).flatten(module).to(self._device)
+
+    def named(self, params: Tensor) -> dict[str, Tensor]:
+        return self._flat.named(params)
 
     def weighted_sum(
         self,
@@ -132,15 +135,15 @@ class OpacusEngine:
         seeds: Sequence[int] | None = None,
     ) -> WeightedSum:
         runs, slots = labels.shape
-        total = aligned_rows(runs, self.num_parameters, like=params)
         rows: list[list[Triple]] = []
         with torch.inference_mode(False), warnings.catch_warnings():
             # torch would say at every step that inputs need no gradient
             warnings.filterwarnings("ignore", "Full backward hook is firing")
             inputs, labels = usable_by_autograd(inputs), usable_by_autograd(labels)
+            total = aligned_rows(runs, self.num_parameters, like=params)
             for run in range(runs):
                 of_run = slice(run, run + 1)
-                at = [(aligned(row[0]), shares and shares[0]) for row, shares in points(params, second, of_run)]
+                at = points_of_run(params, second, run)
                 if len(at) > 1 and self._mode == "ghost":
                     raise ValueError("engine=opacus_ghost takes no gradients at two points; use engine=opacus_hooks")
                 used = slots if counts is None else counts[run]
@@ -148,7 +151,7 @@ class OpacusEngine:
                 make = partial(self._parts, at, aligned(inputs[run]), labels[run], run, used, views)
                 # Ghost mode is for those who lack memory, so it keeps nothing.
                 keep = self._mode == "hooks" and used * self.num_parameters * params.element_size() <= LOOK_BYTES
-                rows.append(weigh_parts(make, of_run, weigh, look, counts, keep=keep))
+                rows.append(weigh_parts(make, of_run, weigh, look, counts, params, keep=keep))
                 if used < slots:
                     rows[-1].append((params.new_zeros(1, slots - used),) * 3)
         return WeightedSum.of_parts(rows, total)
@@ -164,7 +167,7 @@ class OpacusEngine:
             return predict(self._module, inputs, self._physical_batch)
 
     def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        self._flat.bind(usable_by_autograd(params))
+        self._flat.bind(bindable(params))
         self._hooks.disable_hooks()
         try:
             return gradients_of_inputs(CROSS_ENTROPY, self._module, inputs, labels, self._physical_batch)
@@ -172,7 +175,7 @@ class OpacusEngine:
             self._hooks.enable_hooks()
 
     def _parts(
-        self, at: _Points, inputs: Tensor, labels: Tensor, run: int, used: int, views: list[Tensor]
+        self, at: list[PointOfRun], inputs: Tensor, labels: Tensor, run: int, used: int, views: list[Tensor]
     ) -> Iterator[Part]:
         """The micro-batches of a run, up to their weights."""
         for start in range(0, used, self._physical_batch):
@@ -180,7 +183,7 @@ class OpacusEngine:
             yield self._part(at, inputs[slots], labels[slots], (slice(run, run + 1), slots), views)
 
     def _part(
-        self, at: _Points, inputs: Tensor, labels: Tensor, window: tuple[slice, slice], views: list[Tensor]
+        self, at: list[PointOfRun], inputs: Tensor, labels: Tensor, window: tuple[slice, slice], views: list[Tensor]
     ) -> Part:
         """Losses and norms of a micro-batch, and what adds its weighted gradients to the views."""
         passes = [self._run_hooks(flat, share, inputs, labels) for flat, share in at]
@@ -252,10 +255,6 @@ class OpacusEngine:
 
     def _losses(self, inputs: Tensor, labels: Tensor) -> Tensor:
         return CROSS_ENTROPY.losses(self._module(inputs), labels)
-
-
-_Points = list[tuple[Tensor, float | None]]
-"""Flat parameters of one run, and the share of their gradients."""
 
 
 def _make_contiguous(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -34,20 +34,40 @@ LEAST_SQUARE = 1e-30
 def _linear(layer: nn.Linear, passed: Sequence[Passed]) -> tuple[Tensor, AddWeighted]:
     """Squared norm ||g||^2 (||a||^2 + 1) for vectors; Gram matrices or plain gradients for sequences."""
     (a, g), *others = passed
-    if others or a.dim() > 2:
+    if a.dim() > 2:
         return _linear_on_sequences(layer, *_as_positions(passed))
     bias = layer.bias is not None
-    squares = g.square().sum(1).clamp_min_(LEAST_SQUARE)
-    of_inputs = a.square().sum(1)
-    squares = squares.addcmul_(squares, of_inputs) if bias else squares.mul_(of_inputs.clamp_min_(LEAST_SQUARE))
+    if others:
+        squares = squares_of_sum((a, g), *others, bias=bias)
+    else:
+        squares = g.square().sum(1).clamp_min_(LEAST_SQUARE)
+        of_inputs = a.square().sum(1)
+        squares = squares.addcmul_(squares, of_inputs) if bias else squares.mul_(of_inputs.clamp_min_(LEAST_SQUARE))
 
     def add(weights: Tensor, out: list[Tensor]) -> None:
-        weighted = g * weights.unsqueeze(1)
-        add_product(out[0], weighted, a)
-        if bias:
-            out[1].add_(weighted.sum(0))
+        for a, g in passed:
+            weighted = g * weights.unsqueeze(1)
+            add_product(out[0], weighted, a)
+            if bias:
+                out[1].add_(weighted.sum(0))
 
     return squares, add
+
+
+def squares_of_sum(first: Passed, second: Passed, *, bias: bool) -> Tensor:
+    """Squared norms of g a^T + h b^T for vectors along the last dimension, and of the bias' g + h.
+
+    The two may almost cancel, so b is split into part x a and a rest: (g + part x h) a^T + h rest^T. That holds for any
+    part; with the projection's the two terms are all but orthogonal, and single precision is enough.
+    """
+    (a, g), (b, h) = first, second
+    of_a = a.square().sum(-1)
+    part = ((a * b).sum(-1) / of_a.clamp_min(LEAST_SQUARE)).unsqueeze(-1)
+    rest, along = torch.addcmul(b, part, a, value=-1), torch.addcmul(g, part, h)
+    squares = along.square().sum(-1).clamp_min_(LEAST_SQUARE).mul_(of_a.clamp_min_(LEAST_SQUARE))
+    of_h, of_rest = (values.square().sum(-1).clamp_min_(LEAST_SQUARE) for values in (h, rest))
+    squares.addcmul_(of_h, of_rest).addcmul_((along * h).sum(-1), (a * rest).sum(-1), value=2).clamp_min_(0)
+    return squares.add_((g + h).square().sum(-1)) if bias else squares
 
 
 def _as_positions(passed: Sequence[Passed]) -> Passed:
@@ -104,7 +124,7 @@ def _conv2d(layer: nn.Conv2d, passed: Sequence[Passed]) -> tuple[Tensor, AddWeig
     return gradients.squares, add
 
 
-def _keep(gradients: conv2d.Gradients) -> Callable[[Tensor, Tensor], None]:
+def _keep(gradients: conv2d.Gradients) -> Callable[[Tensor, Tensor], object]:
     return lambda weights, out: out.add_(gradients.in_order(weights @ gradients.weight))
 
 

@@ -83,6 +83,9 @@ class ShardedEngine:
             dist.broadcast(params, group=self._group, group_src=0)
         return params
 
+    def named(self, params: Tensor) -> dict[str, Tensor]:
+        return self._engine.named(params)
+
     def weighted_sum(
         self,
         params: Tensor,

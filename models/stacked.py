@@ -14,23 +14,13 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from models.engine import (
-    Look,
-    Part,
-    Point,
-    SecondPoint,
-    Weigh,
-    WeightedSum,
-    aligned_rows,
-    alike,
-    points,
-    weigh_parts,
-)
+from models.engine import Look, SecondPoint, Weigh, WeightedSum, aligned_rows
 from models.fused import CHUNK_BYTES, FusedEngine
 from models.layers import Tanh, tanh
 from models.objectives import CROSS_ENTROPY
+from models.parts import Part, Point, alike, points, weigh_parts
 from models.propagation import in_order
-from models.rules import LEAST_SQUARE
+from models.rules import LEAST_SQUARE, squares_of_sum
 
 # The function, and (gradient of what came out, what came out) -> gradient of what went in.
 ACTIVATIONS: dict[type[nn.Module], tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
@@ -69,7 +59,7 @@ class SideBySideEngine(FusedEngine, ABC):
         rows = []
         for runs in alike(second, len(labels)):
             make = partial(self._parts_of, points(params, second, runs), inputs, labels, runs, total)
-            rows.append(weigh_parts(make, runs, weigh, look, counts))
+            rows.append(weigh_parts(make, runs, weigh, look, counts, params))
         return WeightedSum.of_parts(rows, total)
 
     @abstractmethod
@@ -163,7 +153,4 @@ def _add_squares(squares: Tensor, passed: list[tuple[Tensor, Tensor]], *, bias: 
         of_inputs = a.square().sum(2).add_(int(bias)).clamp_min_(LEAST_SQUARE)
         squares.addcmul_(g.square().sum(2).clamp_min_(LEAST_SQUARE), of_inputs)
         return
-    # Double, because the gradients at two points may almost cancel.
-    exact = [(a.double(), g.double()) for a, g in passed]
-    products = [(g * h).sum(2) * (a * b).sum(2).add_(int(bias)) for a, g in exact for b, h in exact]
-    squares.add_(torch.stack(products).sum(0).clamp_min_(0))
+    squares.add_(squares_of_sum((a, g), *others, bias=bias))

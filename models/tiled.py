@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.engine import Part, Point
 from models.fused import CHUNK_BYTES
 from models.layers import Tanh
 from models.objectives import CROSS_ENTROPY
+from models.parts import Part, Point
 from models.rules import LEAST_SQUARE
 from models.stacked import SideBySideEngine, chain_of
 
@@ -101,7 +101,7 @@ class TiledEngine(SideBySideEngine):
         x, labels = x.reshape(*tiles, x.shape[2]), labels.reshape(tiles)
         passes = [self._propagate_tiles(views, shares, x, labels) for views, shares in where]
         losses, tapes = passes[0][0], [tape for _, tape in passes]
-        squares = 0
+        squares: Array = np.zeros((), dtype=losses.dtype)
         for number, layer in enumerate(self._layers):
             squares = squares + _squares([tape[number] for tape in tapes], bias=layer.bias is not None)
         norms = np.sqrt(squares)

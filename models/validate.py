@@ -13,10 +13,11 @@ from typing import Literal, get_args
 
 from torch import nn
 
-from models.engine import FlatParameters
+from models.engine import FlatParameters, own_parameters
+from models.layers import CropAndFlip
 from models.rules import RULES
 
-EngineName = Literal["fused", "opacus"]
+EngineName = Literal["fused", "opacus", "plain"]
 
 # Opacus has no rule for these, but its fallback by vmap is right.
 _BY_VMAP = (nn.PReLU, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -25,6 +26,8 @@ _BY_VMAP = (nn.PReLU, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d
 def check_layers(module: nn.Module, engine: EngineName | None = None) -> EngineName:
     """The engine for this model: the one asked for, else the fused one if it takes every layer, else Opacus.
 
+    The plain one, for methods without privacy, is never chosen unless it is asked for.
+
     Raises:
         ValueError: a layer mixes samples, is random, or has no rule in the engine; it is named with its type.
     """
@@ -32,6 +35,9 @@ def check_layers(module: nn.Module, engine: EngineName | None = None) -> EngineN
         raise ValueError(f"check_layers knows no engine {engine}; it takes {', '.join(get_args(EngineName))}")
     FlatParameters(module)  # refuses parameters shared between layers
     _refuse(module, _fault_in_any)
+    if engine == "plain":
+        return "plain"
+    _refuse(module, _fault_in_private)
     if engine == "opacus" or (engine is None and _first(module, _fault_in_fused)):
         _refuse(module, _fault_in_opacus)
         return "opacus"
@@ -53,29 +59,44 @@ def _refuse(module: nn.Module, fault: Callable[[nn.Module], str | None]) -> None
 
 
 def _owns_parameters(layer: nn.Module) -> bool:
-    return next(layer.parameters(recurse=False), None) is not None
+    return bool(own_parameters(layer))
+
+
+def draws_at_random(layer: nn.Module) -> bool:
+    """Whether what comes out in training is a matter of chance."""
+    if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
+        return layer.dropout > 0
+    dropout = isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0
+    return dropout or isinstance(layer, nn.RReLU | CropAndFlip)
 
 
 def _fault_in_any(layer: nn.Module) -> str | None:
     """Why no engine can take this layer."""
+    if any(not parameter.requires_grad for parameter in layer.parameters(recurse=False)):
+        return "which is frozen, but engines train every parameter; compute its features in the dataset instead"
+    if isinstance(layer, nn.Embedding) and (layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse):
+        return "whose weights or gradients depend on the batch; drop max_norm, scale_grad_by_freq, sparse"
+    return None
+
+
+def _fault_in_private(layer: nn.Module) -> str | None:
+    """Why no engine for private methods can take this layer."""
     if isinstance(layer, nn.modules.batchnorm._BatchNorm):
         return "which mixes the samples of a batch; use GroupNorm"
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats:
         return "whose running statistics mix samples; use GroupNorm, or track_running_stats=False"
-    if (isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0) or isinstance(layer, nn.RReLU):
+    if isinstance(layer, nn.RNNBase | nn.RNNCellBase):
+        return "which no private engine has a rule for; use opacus.layers.DPLSTM, DPGRU or DPRNN"
+    if isinstance(layer, nn.MultiheadAttention):
+        return "which no engine has a rule for; use opacus.layers.DPMultiheadAttention"
+    if isinstance(layer, CropAndFlip):
+        return "which draws at random for methods without privacy; remove it"
+    if draws_at_random(layer):
         return "which draws at random, so that a run would differ alone and in a fleet; remove it or set p=0"
     if getattr(layer, "inplace", False):
         return "which overwrites the output an engine records; set inplace=False"
-    if any(not parameter.requires_grad for parameter in layer.parameters(recurse=False)):
-        return "which is frozen, but engines train every parameter; compute its features in the dataset instead"
     if getattr(layer, "padding_mode", "zeros") != "zeros":
         return f"which pads by padding_mode={layer.padding_mode}, for which no engine has a rule; use zeros"
-    if isinstance(layer, nn.Embedding) and (layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse):
-        return "whose weights or gradients depend on the batch; drop max_norm, scale_grad_by_freq, sparse"
-    if isinstance(layer, nn.RNNBase | nn.RNNCellBase):
-        return "which no engine has a rule for; write its cell with Linear layers and use engine=opacus_hooks"
-    if isinstance(layer, nn.MultiheadAttention):
-        return "which no engine has a rule for; use opacus.layers.DPMultiheadAttention"
     return None
 
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runners.errors import ConfigError, RunsFailed, guarded, nearest
+from runners.errors import ConfigError, guarded, nearest
+from runners.stored import MANIFEST, variants
 
 if TYPE_CHECKING:
     from runners.experiments import Plan
-
-INTERRUPTED = 130
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,20 +31,20 @@ def train(arguments: list[str]) -> int:
 
 
 def reproduce(arguments: list[str]) -> int:
-    from runners import sweeper
-    from runners.train import main as train_main
+    from runners.config import launcher_settings
+    from runners.experiments import write_manifest
+    from runners.launcher import backend_of, train
+    from runners.store import Store
 
     target, overrides = _target(arguments)
-    flags = [text for text in arguments if text not in (target, *overrides)]  # Hydra takes them only before the others
-    failed = 0
-    try:
-        train_main(["--multirun", *flags, f"experiment={target}", *overrides])
-    except RunsFailed as failure:
-        failed = failure.exit_code
-        if failed == INTERRUPTED:
-            raise
-    _draw(*sweeper.swept[-1])
-    return failed
+    backend = backend_of(launcher_settings(overrides))
+    plan = _planned(target, overrides)
+    Store(plan.root).check()
+    manifest = write_manifest(plan, plan.root)
+    outcome = train([run.config for run in plan.runs], backend, command=plan.command)
+    if not outcome.interrupted:
+        _draw(plan, manifest)
+    return outcome.exit_code
 
 
 def render(arguments: list[str]) -> int:
@@ -56,7 +54,7 @@ def render(arguments: list[str]) -> int:
         _draw(None, Path(arguments[0]))
         return 0
     plan = _planned(*_target(arguments))
-    _draw(plan, write_manifest(plan, _results_root(plan)))
+    _draw(plan, write_manifest(plan, plan.root))
     return 0
 
 
@@ -67,13 +65,12 @@ def targets(arguments: list[str]) -> int:
 
     overrides = look_also_in(arguments)
     plans = [_planned(target, overrides) for target in choices("experiment")]
-    manifests: list[dict[str, object] | Path] = []
+    asked: list[dict[str, object] | Path] = []
+    drawn = variants(plans[0].root)
     for plan in plans:
-        root = _results_root(plan)
-        manifests.append(manifest_of(plan))
-        others = sorted((root / "targets" / str(plan.target)).glob("*/manifest.json"))
-        manifests += [path for path in others if path.parent.name != plan.variant]
-    table = status_of(_results_root(plans[0]), manifests).drop(columns="title")
+        others = [path for path in drawn.get(str(plan.target), []) if path.parent.name != plan.variant]
+        asked += [manifest_of(plan), *others]
+    table = status_of(plans[0].root, asked).drop(columns="title")
     rows = [list(table.columns), *table.astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -94,17 +91,15 @@ def report(arguments: list[str]) -> int:
     root = Path(next((text.partition("=")[2] for text in overrides if text.startswith("results.")), "results"))
     if not root.is_dir():
         raise ConfigError(f"results.root={root} is no folder: `rawls reproduce TARGET` makes one, or name another")
-    found: dict[str, list[Path]] = {}
-    for path in sorted((root / "targets").glob(f"**/{MANIFEST}")):
-        found.setdefault(path.parent.parent.relative_to(root / "targets").as_posix(), []).append(path)
+    found = variants(root)
     every = list(dict.fromkeys([*choices("experiment"), *found]))
     if unknown := [name for name in names if name not in every]:
         raise ConfigError(f"unknown target '{unknown[0]}': {nearest(unknown[0], every)}")
-    manifests: list[dict[str, object] | Path] = []
+    asked: list[dict[str, object] | Path] = []
     for name in [name for name in every if name in names or not names]:
         # What ran says more than the plan of a command that nobody gave; without it, the plan says what is missing.
-        manifests += found.get(name) or [manifest_of(_planned(name, overrides))]
-    print(f"Written: {write(root, manifests)}")
+        asked += found.get(name) or [manifest_of(_planned(name, overrides))]
+    print(f"Written: {write(root, asked)}")
     return 0
 
 
@@ -323,10 +318,6 @@ def _planned(target: str, overrides: Sequence[str]) -> "Plan":
 
     ours = [text for text in overrides if not text.startswith("hydra")]
     return plan([f"experiment={target}", *ours], [text for text in overrides if text.startswith("hydra.searchpath")])
-
-
-def _results_root(plan: "Plan") -> Path:
-    return Path(plan.runs[0].config["results"]["root"])
 
 
 def _draw(plan: "Plan | None", manifest: Path) -> None:

@@ -11,10 +11,9 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
@@ -30,8 +29,8 @@ from omegaconf.errors import OmegaConfBaseException
 import conf
 from runners.errors import ConfigError, explain, unknown_key
 from runners.identity import hashed_part
-from runners.schema import SPECS, Config
-from runners.spec import build, dump
+from runners.schema import OPTIONAL_SPECS, SPECS, Config, Privacy
+from runners.spec import build, convert, dump, name_of
 
 VERSION_BASE = "1.3"
 CONFIG_NAME = "config"
@@ -39,21 +38,14 @@ CONF = Path(conf.__file__).parent
 _folders = [CONF]  # where configurations lie: ours, and the user's own (`look_also_in`)
 ID_LENGTH = 16
 
-_RULES: dict[str, tuple[Callable[[Any], object], str]] = {
-    "privacy.epsilon": (lambda v: v > 0, "must be positive"),
-    "privacy.delta": (lambda v: v is None or 0 < v < 1, "must lie between 0 and 1, or be null for 1 / (2n)"),
-    "optimizer.lr": (lambda v: 0 < v < math.inf, "must be positive"),
-    "optimizer.momentum": (lambda v: v < 1, "must be less than 1"),
-    "device": (lambda v: re.fullmatch(r"auto|cpu|cuda(:\d+)?", v), "must be auto, cpu, cuda or cuda:N"),
-}
-
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """The configuration that these Hydra overrides make, complete and checked."""
     cfg = _composed(overrides)
     config = resolve(cfg)
-    for key in (*SPECS, "data_digest"):
+    for key in (*SPECS, *OPTIONAL_SPECS, "data_digest"):
         cfg[key] = config[key]
+    cfg.privacy.update(config["privacy"])
     return cfg
 
 
@@ -71,17 +63,39 @@ def _resolved(cfg: DictConfig) -> dict[str, Any]:
 
 def _completed(config: dict[str, Any]) -> dict[str, Any]:
     """Every field of the specifications filled in, every value checked; the argument is changed."""
+    method: Any = None
     for group in SPECS:
         if config[group] == MISSING:
             raise ConfigError(f"{group} is not chosen: set {group}=NAME, one of {', '.join(choices(group))}")
         spec = build(config[group], group)
         config[group] = dump(_located(spec, config) if group == "dataset" else spec)
+        if group == "algorithm":
+            method = spec
+            _check_budget(spec, config)
+    for group in OPTIONAL_SPECS:
+        if config[group] is not None:
+            # A method that keeps no owners is the same run whoever they are.
+            config[group] = dump(build(config[group], group)) if method.keeps_owners else None
+            if "epsilons" in (config[group] or {}):  # theirs are the budgets, and the run's own says nothing
+                config["privacy"] = config["privacy"] | {"epsilon": None, "noise_multiplier": None}
     _check_fields(config, Config, "")
-    for key, (holds, sentence) in _RULES.items():
-        value = functools.reduce(operator.getitem, key.split("."), config)
-        if not holds(value):
-            raise ConfigError(f"{key}={value} {sentence}")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config["device"]):
+        raise ConfigError(f"device={config['device']} must be auto, cpu, cuda or cuda:N")
     return config
+
+
+def _check_budget(method: Any, config: dict[str, Any]) -> None:
+    """One of epsilon and noise for a private method; an open one has no budget, whatever was composed for its sweep."""
+    privacy = config["privacy"]
+    given = [key for key in ("epsilon", "noise_multiplier") if privacy[key] is not None]
+    if not method.private:
+        config["privacy"] = {**dataclasses.asdict(Privacy(epsilon=None)), "secure": privacy["secure"]}
+    elif not given:
+        name = name_of(config["algorithm"])
+        raise ConfigError(f"{name} is private: set privacy.epsilon, or privacy.noise_multiplier, to a number")
+    elif len(given) > 1:
+        values = " and ".join(f"privacy.{key}={privacy[key]}" for key in given)
+        raise ConfigError(f"{values} are two budgets: set one of them to null")
 
 
 def _located(spec: Any, config: dict[str, Any]) -> Any:
@@ -289,11 +303,17 @@ def hydra_ready() -> Iterator[None]:
             yield
 
 
-def _composed(overrides: Sequence[str]) -> DictConfig:
+def launcher_settings(overrides: Sequence[str]) -> dict[str, Any]:
+    """The node `hydra.launcher`, as the overrides among these that are Hydra's own have it."""
+    cfg = _composed([text for text in overrides if text.startswith("hydra")], hydra_too=True)
+    return _resolved(cfg.hydra.launcher)
+
+
+def _composed(overrides: Sequence[str], *, hydra_too: bool = False) -> DictConfig:
     more = [f"hydra.searchpath=['file://{folder}']" for folder in _folders[1:]]
     try:
         with hydra_ready():
-            return hydra.compose(CONFIG_NAME, overrides=[*more, *overrides])
+            return hydra.compose(CONFIG_NAME, overrides=[*more, *overrides], return_hydra_config=hydra_too)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise explained(error, overrides) from error
 
@@ -326,20 +346,23 @@ def _paths(node: Any, prefix: str) -> Iterator[str]:
             yield from _paths(value, f"{prefix}{key}.")
 
 
+@functools.lru_cache(maxsize=1 << 14, typed=True)
+def _check_value(value: Any, key: str, schema: Any, name: str) -> None:
+    """What the schema asks of a value; the runs of a sweep share most of theirs."""
+    convert(value, schema.__dataclass_fields__[name].metadata["must"], key)
+
+
 def _check_fields(node: Mapping[str, Any], schema: Any, prefix: str) -> None:
-    """No other keys than the schema's, none without a value, and what its metadata asks of each value."""
+    """No other keys than the schema's, none without a value, and what it asks of each value."""
     fields = dataclasses.fields(schema)
     for extra in node.keys() - {field.name for field in fields}:
         raise ConfigError(unknown_key(f"{prefix}{extra}", [f"{prefix}{field.name}" for field in fields]))
     for field in fields:
         key, value = prefix + field.name, node[field.name]
-        allowed, least = field.metadata.get("choices"), field.metadata.get("least")
         if value == MISSING:
             raise ConfigError(f"{key} has no value: set {key}=VALUE")
-        if allowed and value not in allowed:
-            raise ConfigError(f"{key}={value} must be one of {', '.join(filter(None, allowed))}")
-        if least is not None and value is not None and not value >= least:
-            raise ConfigError(f"{key}={value} must be at least {least}")
+        if "must" in field.metadata:
+            _check_value(value, key, schema, field.name)
         for kind in (field.type, *get_args(field.type)):
             if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
                 _check_fields(value, kind, f"{key}.")

@@ -12,8 +12,6 @@ which every other one ends too instead of waiting; process 0 fails the run with 
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,14 +29,11 @@ from accounting.streams import Streams
 from algorithms.rows import Gather
 from models.engine import Engine
 from models.sharded import Parted, ShardedEngine, gather_share, together
-from runners import fleet, process
+from runners import fleet, launcher, process
 from runners.errors import ConfigError
-from runners.launcher import launch
-from runners.local_launcher import planned, preflight
-from runners.progress import Message, reporter
+from runners.progress import Message
 from runners.setup import device_of
-from runners.status import announce
-from runners.store import RunFolder, Store
+from runners.store import RunFolder
 from runners.worker import Report
 
 TASK = "runners.distributed:train_fleet"
@@ -112,13 +107,13 @@ class Onlooker:
     def load_checkpoint(self) -> dict[str, Any] | None:
         return self._checkpoint
 
-    def rewind_history(self, step: int) -> None: ...
+    def rewind_history(self) -> None: ...
 
     def append_history(self, row: Mapping[str, Any]) -> None: ...
 
     def save_checkpoint(self, state: Mapping[str, Any]) -> None: ...
 
-    def finish(self, summary: Mapping[str, Any], ledger: Mapping[str, Any], environment: Mapping[str, Any]) -> None: ...
+    def finish(self, *results: Any) -> None: ...
 
 
 class Team:
@@ -181,7 +176,7 @@ class Team:
 _team: Team | None = None  # of this process; a launcher finds it by `TASK`, which can carry nothing
 
 
-def train(config: dict[str, Any]) -> int:
+def train(config: dict[str, Any], command: str) -> int:
     """Train one run with the other processes; each of them is to call it with the same configuration.
 
     Returns:
@@ -196,7 +191,7 @@ def train(config: dict[str, Any]) -> int:
         process.die_with_parent(os.getppid())  # or they would train on when torchrun is killed, and hold the run
     team = _team = Team(_device(config))
     try:
-        return _lead(config, team) if team.rank == 0 else _follow(config, team)
+        return _lead(config, team, command) if team.rank == 0 else _follow(config, team)
     finally:
         team.leave()
 
@@ -214,14 +209,9 @@ def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report:
         raise RuntimeError(team.cause()) from error
 
 
-def _lead(config: dict[str, Any], team: Team) -> int:
-    """Check the run and train it, as runners/local_launcher.py does; then let the others go."""
-    store, shown = Store(Path(config["results"]["root"])), reporter()
-    run = planned(config)
-    for text in preflight([run], store):
-        shown.note(text)
-    with announce(store, command=f"{sys.argv[0]} {shlex.join(sys.argv[1:])}", run_ids=[run.run_id]):
-        outcome = launch([run], store=store, workers=1, report=shown, task=TASK)
+def _lead(config: dict[str, Any], team: Team, command: str) -> int:
+    """Check the run and train it; then let the others go."""
+    outcome = launcher.train([config], command=command, task=TASK)
     if not team.parted:
         with suppress(Parted):
             told(outcome.exit_code)

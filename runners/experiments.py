@@ -26,9 +26,9 @@ from hydra.errors import HydraException
 
 from runners.config import Composer, composer, explained, hydra_ready, run_id
 from runners.errors import ConfigError
-from runners.identity import NOT_HASHED
 from runners.spec import name_of
 from runners.store import to_json, writing
+from runners.stored import MANIFEST, NOT_HASHED, TARGETS
 
 Axes = dict[str, list[str]]
 """The overrides (`key=value`) that a grid takes for each key."""
@@ -70,6 +70,11 @@ class Plan:
     changed: tuple[str, ...]
     command: str
 
+    @property
+    def root(self) -> Path:
+        """Where its runs lie: a sweep writes to one folder."""
+        return Path(self.runs[0].config["results"]["root"])
+
 
 def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> Plan:
     """The runs that a command line asks for.
@@ -98,7 +103,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> Plan:
     if not runs:
         raise ConfigError("there are no runs: every axis needs a value")
     target = _target(asked) if experiment else None
-    changes = [text for text in arguments if text != f"experiment={target}"]
+    changes = [text for text in arguments if text != f"experiment={target}" and not text.startswith("retrain=")]
     return Plan(
         target=target,
         experiment=experiment,
@@ -136,7 +141,7 @@ def manifest_of(plan: Plan) -> dict[str, Any]:
 
 def write_manifest(plan: Plan, results_root: Path) -> Path:
     """Write the manifest where the target's tables and figures will lie; return its path."""
-    path = results_root / "targets" / str(plan.target) / plan.variant / "manifest.json"
+    path = results_root / TARGETS / str(plan.target) / plan.variant / MANIFEST
     with writing(results_root):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

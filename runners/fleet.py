@@ -16,7 +16,6 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from accounting.ledger import Ledger
@@ -25,13 +24,10 @@ from algorithms.base import Method, OpenMethod
 from algorithms.open_step import OpenMember, OpenStep
 from algorithms.private_step import PrivateMember, PrivateStep
 from algorithms.rows import Gather, Member
-from algorithms.sampling_variance import NOTE as PROBE_NOTE
 from algorithms.sampling_variance import sampling_variance
-from datasets.base import rows_at_once
 from models.engine import Engine
 from runners import environment
-from runners.launcher import Report
-from runners.metrics import group_metrics
+from runners.recording import Recorder, summary_of
 from runners.setup import (
     Config,
     Prepared,
@@ -43,9 +39,9 @@ from runners.setup import (
     prepare,
     training_rows,
 )
-from runners.spec import name_of
 from runners.store import RunFolder
 from runners.tracking import Tracker, tracker
+from runners.worker import Report
 
 if TYPE_CHECKING:
     from runners.distributed import Team
@@ -115,7 +111,7 @@ def _open(config: Config, folder: RunFolder) -> Run:
                 f"go on with device={checkpoint['device']}, or {anew}"
             )
     step = 0 if checkpoint is None else checkpoint["step"]
-    folder.rewind_history(step)  # before the tracker, which mirrors it
+    folder.rewind_history()  # before the tracker, which mirrors it
     return Run(
         config=config,
         folder=folder,
@@ -130,7 +126,7 @@ def _open(config: Config, folder: RunFolder) -> Run:
 def _finish_plans(runs: Sequence[Run]) -> None:
     """Results of plan-only runs: what they would release, nothing trained."""
     for run in runs:
-        summary = _summary(run, {}) | {"ledger_epsilon": None, "ledger_epsilon_per_group": None}
+        summary = summary_of(run, {}) | {"ledger_epsilon": None, "ledger_epsilon_per_group": None}
         ledger = {"releases": [], "assumptions": list(run.prepared.assumptions)}
         run.folder.finish(summary, ledger, environment.describe(device="none"))
         run.tracker.finish(summary)
@@ -152,8 +148,12 @@ class _Fleet:
         gather_all: Gather = partial(gather, self.data, device=self.device)
         self.gather = gather_all if team is None else team.gather(gather_all)
         self.steps = first.task.steps
-        self.splits = [self.data.splits(run.config["seed"]) for run in runs]
-        self.stepper = self._stepper([self._member(run, split) for run, split in zip(runs, self.splits, strict=True)])
+        splits = [self.data.splits(run.config["seed"]) for run in runs]
+        self.recorders = [
+            Recorder(run=run, engine=self.engine, data=self.data, split=split, gather=self.gather, device=self.device)
+            for run, split in zip(runs, splits, strict=True)
+        ]
+        self.stepper = self._stepper([self._member(run, split) for run, split in zip(runs, splits, strict=True)])
         for index, run in enumerate(runs):
             if run.checkpoint is not None:
                 vectors = {name: row.to(self.device) for name, row in run.checkpoint["vectors"].items()}
@@ -180,16 +180,15 @@ class _Fleet:
         except KeyboardInterrupt:
             self._save()
             raise
-        for index, run in enumerate(self.runs):
-            self._finish(index, run)
+        for recorder, member, params in self._recorded():
+            recorder.finish(member, params)
 
     def _end_what_is_spent(self) -> None:
         """Finish the runs whose privacy filter admits no further step; the others go on."""
         while self.runs and isinstance(self.stepper, PrivateStep) and (ended := self.stepper.ended()):
             for index in ended:
-                if self.runs[index].step not in self.evaluations:
-                    self._record(index, self.runs[index])
-                self._finish(index, self.runs[index])
+                recorder, member, params = self._recorded()[index]
+                recorder.finish(member, params)
             self._keep([index for index in range(len(self.runs)) if index not in ended])
 
     def _keep(self, left: list[int]) -> None:
@@ -197,7 +196,7 @@ class _Fleet:
         vectors, params = self.stepper.vectors(), self.stepper.rows[left]
         members: list[Any] = [self.stepper.members[index] for index in left]
         self.runs = [self.runs[index] for index in left]
-        self.splits = [self.splits[index] for index in left]
+        self.recorders = [self.recorders[index] for index in left]
         self.before = [self.before[index] for index in left]
         if left:
             self.stepper = self._stepper(members, params)
@@ -210,31 +209,21 @@ class _Fleet:
             run.step = step
             run.seconds = before + (time.perf_counter() - self.started) / len(self.runs)
         if step in self.evaluations:
-            rows = [self._record(index, run) for index, run in enumerate(self.runs)]
+            rows = [recorder.record(member, params) for recorder, member, params in self._recorded()]
             if any(run.config["privacy"]["secure"] for run in self.runs):
                 # Secure draws never repeat: what is shown must not be drawn again, with other noise, by a resume.
                 self._save()
-            for run, row in zip(self.runs, rows, strict=True):
-                run.tracker.log(row)
+            for run, own in zip(self.runs, rows, strict=True):
+                for row in own:
+                    run.tracker.log(row)
         for run in self.runs:  # an interrupt comes from here: by now every run stands at this step
             progress = {"step": step, "steps": self.steps, "wga": run.wga}
             self.report({"run_id": run.folder.run_id, "event": "progress", **progress})
 
-    def _record(self, index: int, run: Run) -> dict[str, Any]:
-        """One line of history: the validation part by group, and the present group weights."""
-        member = self.stepper.members[index]
-        metrics = self._evaluate(index, self.splits[index].valid)
-        run.wga = metrics["wga"]
-        weights = member.method.group_weights(member.task, member.state)
-        row = {
-            "step": run.step,
-            "epoch": run.step / member.task.steps_per_epoch,
-            "split": "valid",
-            **metrics,
-            "group_weights": None if weights is None else weights.tolist(),
-        }
-        run.folder.append_history(row)
-        return row
+    def _recorded(self) -> list[tuple[Recorder, Member, torch.Tensor]]:
+        """What writes the results of each run, and what they are results of."""
+        shown = [self.stepper.shown(run) for run in range(len(self.runs))]
+        return list(zip(self.recorders, self.stepper.members, shown, strict=True))
 
     def _probe(self, step: int) -> None:
         """The sampling variance of the update about to be made, under that update's number."""
@@ -244,32 +233,6 @@ class _Fleet:
                 variance = sampling_variance(self.engine, params, member, step)
             if variance is not None:
                 run.folder.append_history({"step": step + 1, "kind": "sampling_variance", "variance": variance})
-
-    def _evaluate(self, index: int, rows: np.ndarray) -> dict[str, Any]:
-        """Loss and accuracy by group on the given rows."""
-        losses, correct, size = [], [], rows_at_once(self.data.inputs)
-        for start in range(0, len(rows), size):
-            part = torch.from_numpy(rows[start : start + size])
-            labels = self.data.labels[part].to(self.device)
-            part_losses, part_correct = self.engine.evaluate(self.stepper.params[index], self.gather(part), labels)
-            losses.append(part_losses.cpu())
-            correct.append((part_correct & part_losses.isfinite()).cpu())
-        groups = self.data.groups.numpy()[rows]
-        names = self.runs[index].prepared.group_names
-        return group_metrics(torch.cat(losses).numpy(), torch.cat(correct).numpy(), groups, len(names))
-
-    def _finish(self, index: int, run: Run) -> None:
-        """Check the ledger against the plan, then write the results."""
-        member = self.stepper.members[index]
-        parts = {part: self._evaluate(index, getattr(self.splits[index], part)) for part in ("valid", "test")}
-        summary = _summary(run, parts) | _spent(member)
-        assumptions = list(run.prepared.assumptions)
-        if run.config["probe"]["sampling_variance_every"]:
-            assumptions.append(PROBE_NOTE)
-        lines = member.ledger.to_dicts() if isinstance(member, PrivateMember) else []
-        ledger = {"cells": member.task.population.to_dict(), "releases": lines, "assumptions": assumptions}
-        run.folder.finish(summary, ledger, environment.describe(device=str(self.device)))
-        run.tracker.finish(summary)
 
     def _stepper(self, members: list[Any], params: torch.Tensor | None = None) -> PrivateStep | OpenStep:
         kind = PrivateStep if self.private else OpenStep
@@ -296,7 +259,7 @@ class _Fleet:
             state = method.start(task, plan)
             member = PrivateMember(method=method, plan=plan, ledger=ledger, state=state, **shared)
         if kept:
-            member.change_state({name: array.numpy() for name, array in kept["state"].items()}, kept["state_since"])
+            member.change_state(kept["state"], kept["state_since"])
         return member
 
     def _initial(self) -> torch.Tensor:
@@ -319,7 +282,7 @@ class _Fleet:
                     "seconds": run.seconds,
                     "params": self.stepper.rows[index].cpu().clone(),
                     "vectors": {name: rows[index].cpu().clone() for name, rows in vectors.items()},
-                    "state": {name: torch.from_numpy(array) for name, array in member.state.items()},
+                    "state": member.state,
                     "state_since": member.state_since,
                     "ledger": json.dumps(member.ledger.to_dicts() if isinstance(member, PrivateMember) else []),
                 }
@@ -327,42 +290,6 @@ class _Fleet:
         return pause_between_checkpoints(time.monotonic() - began)
 
 
-def _spent(member: Member) -> dict[str, Any]:
-    """What the ledger proves, once it is found to be the plan's; and what the method's paper would print."""
-    if not isinstance(member, PrivateMember):
-        return {"ledger_epsilon": None, "ledger_epsilon_per_group": None, "claim": None}
-    spent, population = np.array(member.plan.check(member.ledger)), member.task.population
-    claim = member.method.claim(member.task, member.plan, member.state)
-    owners = {"ledger_epsilon_per_owner": list(population.worst_by_owner(spent))} if member.method.keeps_owners else {}
-    return {
-        "ledger_epsilon": float(spent.max()),
-        "ledger_epsilon_per_group": list(population.worst_by_group(spent)),
-        **owners,
-        "claim": None if claim is None else claim.to_dict(),
-    }
-
-
 def pause_between_checkpoints(saving_seconds: float) -> float:
     """Seconds of training between two checkpoints, for saving to take no more than a share of the time."""
     return max(SECONDS_BETWEEN_CHECKPOINTS, saving_seconds * (1 - SAVING_SHARE) / SAVING_SHARE)
-
-
-def _summary(run: Run, parts: dict[str, Any]) -> dict[str, Any]:
-    """What tables are made of."""
-    prepared, config, plan = run.prepared, run.config, run.prepared.plan
-    return {
-        "run_id": run.folder.run_id,
-        **{group: name_of(config[group]) for group in ("dataset", "model", "algorithm")},
-        "scale": config["scale"]["name"],
-        "seed": config["seed"],
-        "provenance": prepared.provenance,
-        "data_sources": dict(prepared.data.sources) if prepared.data else {},
-        "steps": run.step or prepared.task.steps,
-        "batch_size": prepared.task.batch_size,
-        "seconds": run.seconds,
-        "group_names": list(prepared.group_names),
-        "group_sizes": list(prepared.task.population.group_sizes),
-        "minority_groups": list(prepared.task.minority_groups),
-        "plan": None if plan is None else plan.to_dict() | {"assumptions": list(prepared.assumptions)},
-        **parts,
-    }

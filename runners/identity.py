@@ -7,10 +7,11 @@ move. Ids that were recorded before hash where the classes lay then: FROZEN says
 from collections.abc import Mapping
 from typing import Any
 
+from runners.stored import NOT_HASHED
+
 TARGET = "_target_"
-# What a run is not identified by: where and how it is run, and which sweep asked for it.
-NOT_HASHED = frozenset({"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale"})
 FROZEN: dict[str, dict[str, str]] = {
+    "owners": {},
     "dataset": {
         "bank_fraud": "datasets.bank_fraud.BankFraud",
         "celeba": "datasets.celeba.CelebA",

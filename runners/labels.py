@@ -44,7 +44,18 @@ def label_together(labels: Sequence[str]) -> str:
 
 def _kind(config: Mapping[str, Any]) -> tuple[str, ...]:
     dataset, algorithm = name_of(config["dataset"]), name_of(config["algorithm"])
-    return f"{algorithm} on {dataset}", f"ε={config['privacy']['epsilon']:g}"
+    return f"{algorithm} on {dataset}", budget_of(config)
+
+
+def budget_of(config: Mapping[str, Any]) -> str:
+    """'ε=8', 'noise 1.1', 'owners by_group', or 'open'."""
+    if config.get("owners"):
+        return f"owners {name_of(config['owners'])}"
+    privacy = config["privacy"]
+    if privacy["epsilon"] is not None:
+        return f"ε={privacy['epsilon']:g}"
+    noise = privacy.get("noise_multiplier")
+    return "open" if noise is None else f"noise {noise:g}"
 
 
 def _leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

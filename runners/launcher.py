@@ -1,44 +1,36 @@
-"""Runs what is missing of a sweep: gives fleets (runners/planner.py) to single-threaded worker processes.
+"""Checks every run of a sweep, has those trained that are missing, and tells what came of them.
 
-The store says what is done, so the launcher only has to see to it that every run is tried: a fleet that fails is tried
-again run by run, one whose worker dies in halves, a run whose worker dies alone once or twice more; and what fails then
-is a row of the table at the end.
+Everything a user can get wrong is found for every run before the first one starts. Where they are trained is the
+backend's business (runners/crew.py).
 """
 
-import itertools
-import multiprocessing
-import os
-import signal
-import sys
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
-from multiprocessing.connection import wait
-from typing import Protocol
+from pathlib import Path
+from typing import Any
 
-from runners import memory, planner, process, worker
-from runners.identity import hashed_part
-from runners.progress import Message, Reporter
+from runners import process
+from runners.config import run_id
+from runners.crew import Backend
+from runners.errors import ConfigError
+from runners.identity import TARGET, hashed_part
+from runners.labels import label_of, labels_of
+from runners.local_launcher import INTERRUPTED, INTERRUPTED_EXIT_CODE, ThisMachine
+from runners.progress import Reporter, reporter
+from runners.spec import build, name_of
+from runners.status import announce
 from runners.store import Store
-from runners.worker import Fleet, PlannedRun, Report
+from runners.worker import TRAIN_FLEET, PlannedRun
 
-__all__ = ["Failure", "Outcome", "PlannedRun", "Report", "launch"]
-
-TRAIN_FLEET = "runners.fleet:train_fleet"
-INTERRUPTED_EXIT_CODE = 130
-INTERRUPTED = "interrupted; run the same command again to go on"
-_POLL_SECONDS = 0.2
-_FAREWELL_SECONDS = 10
-
-
-class TrainMissing(Protocol):
-    """Tries every run of a sweep."""
-
-    def __call__(
-        self, missing: Sequence[PlannedRun], *, store: Store, workers: int | None, shown: Reporter, task: str
-    ) -> bool: ...
+# Runs that agree in these are trained by the same steps, so they can share a fleet.
+_FLEET = ("dataset", "model", "schedule", "probe", "engine", "physical_batch", "device", "data")
+# What the launchers of conf/hydra/launcher stand for, which for Hydra are plugins (runners/hydra_plugin.py).
+_BACKENDS = {
+    "hydra_plugins.rawls.LocalLauncher": "runners.local_launcher.ThisMachine",
+    "hydra_plugins.rawls.RayLauncher": "runners.ray_launcher.RayCluster",
+    "hydra_plugins.rawls.SlurmLauncher": "runners.slurm_launcher.SlurmCluster",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,33 +58,137 @@ class Outcome:
         return INTERRUPTED_EXIT_CODE if self.interrupted else int(bool(self.failed or self.open))
 
 
+def backend_of(settings: Mapping[str, Any]) -> Backend:
+    """The backend that the node `hydra.launcher` of a configuration describes."""
+    plugin = settings.get(TARGET)
+    if plugin not in _BACKENDS:
+        raise ConfigError(
+            f"hydra.launcher.{TARGET}={plugin} starts a job for each run, which only `rawls train -m` can do: choose "
+            "hydra/launcher=local, ray or slurm; or train with experiment=TARGET so, and draw by `rawls render TARGET`"
+        )
+    backend: Backend = build({**settings, TARGET: _BACKENDS[plugin]}, "hydra.launcher")
+    return backend
+
+
+def train(
+    configs: Sequence[dict[str, Any]], backend: Backend | None = None, *, command: str, task: str = TRAIN_FLEET
+) -> Outcome:
+    """Check every run, then train those that are missing.
+
+    Args:
+        configs: at least one; all write to the same folder.
+        backend: where to train them; None is this machine.
+        command: what `rawls status` calls the sweep.
+        task: see `launch`.
+
+    Raises:
+        ValueError: a run that cannot be trained; nothing was started.
+    """
+    if not configs:
+        raise ConfigError("there are no runs: every axis needs a value")
+    process.prepare()
+    backend = backend or ThisMachine()
+    store, shown = Store(Path(configs[0]["results"]["root"])), reporter()
+    runs = [planned(config, label) for config, label in zip(configs, labels_of(configs), strict=True)]
+    if any(_is_to_be_trained(run, store) for run in runs):
+        backend.check()
+    for text in preflight(runs, store, here=backend.here):
+        shown.note(text)
+    if text := what_is_done(runs, store):
+        shown.note(text)
+    with announce(store, command=command, run_ids=[run.run_id for run in runs]):
+        return launch(runs, store=store, backend=backend, report=shown, task=task)
+
+
+def planned(config: dict[str, Any], label: str | None = None) -> PlannedRun:
+    """The run as the launcher takes it; `label` is what it is called among the others of its sweep."""
+    fleet = json.dumps({key: config[key] for key in _FLEET}, sort_keys=True)
+    return PlannedRun(run_id=run_id(config), config=config, label=label or label_of(config), fleet_key=fleet)
+
+
+def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) -> list[str]:
+    """Load the data, build method and model and calibrate the noise of every run that is not done.
+
+    Args:
+        runs: what is to be trained.
+        store: where results go.
+        here: whether this machine trains them; else its devices say nothing.
+
+    Returns:
+        What must be known before hours are spent: which data are not the real ones.
+    """
+    from runners import setup
+
+    store.check()
+    simulated: dict[str, None] = {}
+    for run in runs:
+        if not _is_to_be_trained(run, store):
+            continue
+        try:
+            if here:
+                setup.device_of(run.config)
+            data = setup.prepare(run.config).data
+            if data is not None and data.provenance == "simulated":
+                simulated[name_of(run.config["dataset"])] = None
+            if data is not None:
+                setup.check_model(run.config)
+        except ValueError as error:
+            raise ConfigError(f"{run.label}: {error}") from error
+    root = runs[0].config["data"]["root"]
+    return [
+        f"{name}: no real files under data.root={root}, so a SIMULATED twin is trained; see `rawls data {name}`"
+        for name in simulated
+    ]
+
+
+def _is_to_be_trained(run: PlannedRun, store: Store) -> bool:
+    return bool(run.config.get("retrain")) or store.state(run.run_id) != "done"
+
+
+def what_is_done(runs: Sequence[PlannedRun], store: Store) -> str:
+    """When the runs that are done were trained; or, for those to be trained again, where they lie from now on.
+
+    To be called once everything is known to be trainable: a run that is put aside leaves its place to a new one.
+    """
+    done = {run.run_id: run for run in runs if store.state(run.run_id) == "done"}
+    if not done:
+        return ""
+    moments = sorted(map(store.trained_at, done))
+    when = moments[0] if len(done) == 1 else f"between {moments[0]} and {moments[-1]}"
+    if runs[0].config.get("retrain"):
+        aside = [path for run_id in done if (path := store.put_aside(run_id))]
+        return (
+            f"trained again: {len(aside)} run{'s' * (len(aside) != 1)} of {when} (UTC), "
+            f"put aside in {store.root / 'replaced'}; if this is interrupted, go on without retrain=true"
+        )
+    others = len({run.run_id for run in runs}) - len(done)
+    if others:
+        return f"{len(done)} of {len(done) + others} runs were trained {when} (UTC); retrain=true trains them again"
+    name = next(iter(done.values())).label if len(done) == 1 else f"all {len(done)} runs"
+    return f"{name}: trained {when} (UTC), nothing to do; retrain=true trains again"
+
+
 def launch(
     runs: Sequence[PlannedRun],
     *,
     store: Store,
-    workers: int | None = None,
+    backend: Backend | None = None,
     report: Reporter | None = None,
     task: str = TRAIN_FLEET,
-    train_missing: TrainMissing | None = None,
 ) -> Outcome:
     """Train the runs that are not done.
 
     Args:
         runs: the sweep; a run listed twice is trained once.
         store: where results go.
-        workers: how many processes; by default as many as the cores, or the GPUs, and the memory allow. A single
-            missing run is trained here.
+        backend: where to train; by default processes of this machine.
         report: what shows the progress; by default nothing.
         task: `module:function` that trains a fleet.
-        train_missing: what tries every run, and returns whether it was interrupted; by default processes of this
-            machine.
 
     Raises:
-        ValueError: two configurations share a run id, or `workers` is not positive.
+        ValueError: two configurations share a run id.
         ResultsError: results cannot be written.
     """
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers={workers}: at least one process must train, set it to 1 or more")
     wanted = _by_id(runs)
     missing = [run for run in wanted.values() if store.state(run.run_id) != "done"]
     shown = Reporter() if report is None else report
@@ -103,8 +199,7 @@ def launch(
     store.check()
     shown.start(total=len(wanted), skipped=len(wanted) - len(missing))
     try:
-        train = _train if train_missing is None else train_missing
-        interrupted = train(missing, store=store, workers=workers, shown=shown, task=task)
+        interrupted = (backend or ThisMachine()).train(missing, store=store, shown=shown, task=task)
     finally:
         shown.stop()
     states = {run.run_id: store.state(run.run_id) for run in missing}
@@ -154,222 +249,3 @@ def _by_id(runs: Iterable[PlannedRun]) -> dict[str, PlannedRun]:
                 f"{same.label} and {run.label} differ, yet both have the id {run.run_id}: change one of them"
             )
     return wanted
-
-
-def _train(missing: Sequence[PlannedRun], *, store: Store, workers: int | None, shown: Reporter, task: str) -> bool:
-    """Try every run; True if interrupted."""
-    with process.Stop(_leave_at_once if len(missing) == 1 else None) as stop:
-        if len(missing) == 1:
-            _train_here(missing[0], store=store, shown=shown, stop=stop, task=task)
-        else:
-            layout = planner.layout(missing, workers=workers)
-            crew = _Crew(places=layout.workers, store=store, shown=shown, stop=stop, task=task)
-            crew.train(layout.fleets)
-            # What another process held may be free by now, if that one was killed.
-            left = [run for run in missing if store.state(run.run_id) in ("missing", "interrupted")]
-            if left and not stop.requests:
-                crew.train(planner.fleets(left, workers=len(layout.workers)))
-        return stop.requests > 0
-
-
-def _leave_at_once(requests: int) -> None:
-    """At the second request: the step under way cannot be saved, but the last checkpoint stays."""
-    if requests > 1:
-        show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-        os.write(2, f"{show_cursor}\n{INTERRUPTED}\n".encode())
-        os._exit(INTERRUPTED_EXIT_CODE)
-
-
-def _train_here(run: PlannedRun, *, store: Store, shown: Reporter, stop: process.Stop, task: str) -> None:
-    """One run in this process: nothing to spawn, nothing to wait for."""
-    process.prepare()
-    shown.fleet_started(0, {run.run_id: run.label})
-    worker.train(
-        (run,),
-        store=store,
-        train_fleet=worker.load(task),
-        send=lambda message: shown.message(0, message),
-        asked_to_stop=lambda: stop.requests > 0,
-    )
-    shown.fleet_ended(0)
-
-
-class _Worker:
-    """The launcher's end of a worker process."""
-
-    def __init__(self, place: Mapping[str, str], store: Store, task: str) -> None:
-        self.place = place
-        self.fleet: Fleet | None = None
-        self.number = -1
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=worker.serve, args=(theirs, os.getpid(), store.root, task))
-        resource_tracker.ensure_running()  # or it would be started meanwhile, and let the signals through
-        with process.signals_held(), _environment(place):
-            self.process.start()
-        theirs.close()
-
-
-class _Crew:
-    """Worker processes, what the environment of each must say, and the fleets that wait for them."""
-
-    def __init__(
-        self, *, places: Sequence[Mapping[str, str]], store: Store, shown: Reporter, stop: process.Stop, task: str
-    ) -> None:
-        self._places = list(places)  # of workers that are not there yet
-        self._store, self._shown, self._stop, self._task = store, shown, stop, task
-        self._waiting: deque[Fleet] = deque()
-        self._alone: deque[PlannedRun] = deque()  # to be tried with no other beside them
-        self._workers: list[_Worker] = []
-        self._deaths: Counter[str] = Counter()
-        self._ended: set[str] = set()
-        self._numbers = itertools.count()
-        self._told = False
-
-    def train(self, fleets: Iterable[Fleet]) -> None:
-        """Until every run was tried, or a stop was asked for."""
-        self._waiting.extend(fleets)
-        try:
-            while self._waiting or self._alone or self._busy():
-                if self._stop.requests:
-                    self._pass_on_the_stop()
-                elif self._alone and not self._waiting and not self._busy():
-                    self._dismiss()  # idle workers keep what they have freed
-                    self._waiting.append((self._alone.popleft(),))
-                self._hand_out()
-                for one in self._ready():
-                    self._listen(one)
-        finally:
-            self._dismiss()
-
-    def _busy(self) -> list[_Worker]:
-        return [one for one in self._workers if one.fleet is not None]
-
-    def _hand_out(self) -> None:
-        while self._waiting:
-            idle = next((one for one in self._workers if one.fleet is None), None)
-            if idle is None and not self._places:
-                return
-            if idle is None:
-                idle = _Worker(self._places.pop(0), self._store, self._task)
-                self._workers.append(idle)
-            idle.fleet, idle.number = self._waiting.popleft(), next(self._numbers)
-            self._shown.fleet_started(idle.number, {run.run_id: run.label for run in idle.fleet})
-            try:
-                idle.connection.send(idle.fleet)
-            except OSError:
-                self._bury(idle)
-
-    def _ready(self) -> list[_Worker]:
-        """Workers that said something or died."""
-        signs = [sign for one in self._workers for sign in (one.connection, one.process.sentinel)]
-        ready = wait(signs, timeout=_POLL_SECONDS)
-        return [one for one in self._workers if one.connection in ready or one.process.sentinel in ready]
-
-    def _listen(self, one: _Worker) -> None:
-        messages = []
-        try:
-            while one.connection.poll():
-                messages.append(one.connection.recv())
-        except (EOFError, OSError):
-            one.process.join(_FAREWELL_SECONDS)
-        for message in messages:
-            self._hear(one, message)
-        if not one.process.is_alive():
-            self._bury(one)
-
-    def _hear(self, one: _Worker, message: Message) -> None:
-        if message["event"] == "fatal":
-            raise message["error"]
-        if message["event"] != "free":
-            self._ended |= {message["run_id"]} if message["event"] in ("done", "failed") else set()
-            self._shown.message(one.number, message)
-            return
-        assert one.fleet is not None
-        self._waiting.extend((run,) for run in one.fleet if run.run_id in message["again"])
-        self._shown.fleet_ended(one.number)
-        one.fleet = None
-
-    def _bury(self, one: _Worker) -> None:
-        """A worker died: its fleet is tried again in halves, and a run that was alone once more.
-
-        If the kernel killed it again, perhaps for what all workers took together, it is at last tried with none beside.
-        """
-        one.process.kill()
-        one.process.join()  # only then are its claims free
-        self._workers.remove(one)
-        self._places.append(one.place)
-        if one.fleet is None:
-            return
-        self._shown.fleet_ended(one.number)
-        left = tuple(run for run in one.fleet if run.run_id not in self._ended)
-        if self._stop.requests or not left:
-            return
-        if len(one.fleet) > 1:
-            self._waiting.extend(filter(None, (left[::2], left[1::2])))
-            return
-        (run,) = left
-        self._deaths[run.run_id] += 1
-        times, killed = self._deaths[run.run_id], one.process.exitcode == -signal.SIGKILL
-        if times == 1:
-            self._waiting.append(left)
-        elif times == 2 and killed:
-            self._alone.append(run)
-        else:
-            cause = _cause(one.process.exitcode)
-            self._fail(run, f"the worker process died {times} times during this run ({cause})")
-
-    def _fail(self, run: PlannedRun, reason: str) -> None:
-        folder = self._store.claim(run.run_id, run.config)
-        if folder is not None:
-            folder.fail(RuntimeError(reason))
-            self._shown.fleet_started(-1, {run.run_id: run.label})
-            self._shown.message(-1, {"run_id": run.run_id, "label": run.label, "event": "failed"})
-            self._shown.fleet_ended(-1)
-
-    def _pass_on_the_stop(self) -> None:
-        """Ask again at every look: a worker that was just starting may not have heard."""
-        self._waiting.clear()
-        self._alone.clear()
-        if not self._told:
-            self._shown.note("stopping: the runs are being saved; Ctrl-C again stops at once")
-            self._told = True
-        for one in self._busy():
-            if self._stop.requests > 1:
-                one.process.kill()
-            elif one.process.pid is not None and one.process.is_alive():
-                os.kill(one.process.pid, signal.SIGINT)
-
-    def _dismiss(self) -> None:
-        for one in self._busy():  # only after an error
-            one.process.kill()
-        for one in self._workers:
-            one.connection.close()
-        for one in self._workers:
-            one.process.join(_FAREWELL_SECONDS)
-            one.process.kill()
-            one.process.join()
-            self._places.append(one.place)
-        self._workers.clear()
-
-
-def _cause(exitcode: int | None) -> str:
-    if exitcode is None or exitcode >= 0:
-        return f"exit code {exitcode}"
-    name = signal.Signals(-exitcode).name
-    return f"{name}, perhaps out of memory: {memory.WAY_OUT}" if name == "SIGKILL" else name
-
-
-@contextmanager
-def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """What a process that is started meanwhile finds in its environment."""
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -22,7 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from runners.presence import Presence, is_alive, is_locked, is_recent, remove
+from runners.presence import Presence, is_alive, is_recent, remove
+from runners.stored import RUNS, WORKERS, is_locked
 
 _MARK = ".lease."
 _ATTEMPTS, _PAUSE_SECONDS = 6, 0.02
@@ -108,8 +109,8 @@ class Leases:
     """The leases under `root`/runs; this process is a worker there while it holds one."""
 
     def __init__(self, root: Path) -> None:
-        self._runs = root / "runs"
-        self.workers = root / "workers"
+        self._runs = root / RUNS
+        self.workers = root / WORKERS
         self._worker: Worker | None = None
 
     def note(self, message: Mapping[str, Any]) -> None:

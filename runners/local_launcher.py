@@ -1,135 +1,184 @@
-"""Hydra launcher `local`: every run of a sweep at once to processes of this machine (runners/launcher.py).
+"""Trains a sweep by processes of this machine: single-threaded workers that stay, and take one fleet after another.
 
-Everything a user can get wrong is found for every run before the first one starts.
+One run alone is trained in this process: nothing to spawn, nothing to wait for.
 """
 
-import json
-import shlex
+import itertools
+import multiprocessing
+import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
+from typing import Any
 
-from hydra.core.utils import JobReturn, JobStatus
-from hydra.plugins.launcher import Launcher
-from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
-
-from runners import process
-from runners.config import composer, run_id
-from runners.errors import ConfigError, RunsFailed
-from runners.labels import label_of, labels_of
-from runners.launcher import Outcome, PlannedRun, launch
-from runners.progress import reporter
-from runners.spec import convert, name_of
-from runners.status import announce
+from runners import memory, planner, process, worker
+from runners.crew import Backend, Ending, Session
+from runners.progress import Reporter
 from runners.store import Store
+from runners.worker import Fleet, PlannedRun
 
-if TYPE_CHECKING:
-    from runners.cluster import Cluster
-
-# Runs that agree in these are trained by the same steps, so they can share a fleet.
-_FLEET = ("dataset", "model", "schedule", "probe", "engine", "physical_batch", "device", "data")
-
-
-class SweepLauncher(Launcher):
-    """What the plugins share: all runs of a sweep at once, and its end as an exit code."""
-
-    def __init__(self, workers: int | None) -> None:
-        self._workers = workers
-        self._base: tuple[str, ...] = ()
-
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        self._base = search_path_of(config)
-        # Not while Hydra makes the plugin: it would wrap what is wrong in sentences of its own.
-        self._workers = convert(self._workers, int | None, "hydra.launcher.workers")
-
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        compose = composer(self._base)
-        outcome = self._train([compose(overrides) for overrides in job_overrides])
-        if outcome.exit_code:
-            raise RunsFailed(outcome.exit_code)
-        return [JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED) for overrides in job_overrides]
-
-    def _train(self, configs: Sequence[dict[str, Any]]) -> Outcome:
-        return train(configs, workers=self._workers)
+INTERRUPTED_EXIT_CODE = 130
+INTERRUPTED = "interrupted; run the same command again to go on"
+_POLL_SECONDS = 0.2
+_FAREWELL_SECONDS = 10
 
 
-class LocalLauncher(SweepLauncher):
-    """The plugin."""
+@dataclass(frozen=True, kw_only=True)
+class ThisMachine(Backend):
+    """What conf/hydra/launcher/local.yaml says; `workers` None is as many as cores, or GPUs, and memory allow."""
 
+    here = True
 
-def train(
-    configs: Sequence[dict[str, Any]], *, workers: int | None = None, cluster: "Cluster | None" = None
-) -> Outcome:
-    """Check every run, then train those that are missing.
+    def check(self) -> None:
+        """There is nothing to reach."""
 
-    Args:
-        configs: at least one; all write to the same folder.
-        workers: how many processes; None takes one per core or GPU, as far as memory allows.
-        cluster: where to train them; None is this machine.
-
-    Raises:
-        ValueError: a run that cannot be trained; nothing was started.
-    """
-    if not configs:
-        raise ConfigError("there are no runs: every axis needs a value")
-    process.prepare()
-    store, shown = Store(Path(configs[0]["results"]["root"])), reporter()
-    runs = [planned(config, label) for config, label in zip(configs, labels_of(configs), strict=True)]
-    if cluster is not None and any(store.state(run.run_id) != "done" for run in runs):
-        cluster.check()
-    for text in preflight(runs, store, here=cluster is None):
-        shown.note(text)
-    command = f"{sys.argv[0]} {shlex.join(sys.argv[1:])}"
-    with announce(store, command=command, run_ids=[run.run_id for run in runs]):
-        if cluster is not None:
-            return launch(runs, store=store, workers=workers, report=shown, train_missing=cluster.train_missing)
-        return launch(runs, store=store, workers=workers, report=shown)
-
-
-def planned(config: dict[str, Any], label: str | None = None) -> PlannedRun:
-    """The run as the launcher takes it; `label` is what it is called among the others of its sweep."""
-    fleet = json.dumps({key: config[key] for key in _FLEET}, sort_keys=True)
-    return PlannedRun(run_id=run_id(config), config=config, label=label or label_of(config), fleet_key=fleet)
-
-
-def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) -> list[str]:
-    """Load the data, build method and model and calibrate the noise of every run that is not done.
-
-    Args:
-        runs: what is to be trained.
-        store: where results go.
-        here: whether this machine trains them; else its devices say nothing.
-
-    Returns:
-        What must be known before hours are spent: which data are not the real ones.
-    """
-    from runners import setup
-
-    store.check()
-    simulated: dict[str, None] = {}
-    for run in runs:
-        if store.state(run.run_id) == "done":
-            continue
+    @contextmanager
+    def session(self, missing: Sequence[PlannedRun], *, store: Store, shown: Reporter, task: str) -> Iterator[Session]:
+        session = _Processes(missing, self.workers, store, shown, task)
         try:
-            if here:
-                setup.device_of(run.config)
-            data = setup.prepare(run.config).data
-            if data is not None and data.provenance == "simulated":
-                simulated[name_of(run.config["dataset"])] = None
-            if data is not None:
-                setup.check_model(run.config)
-        except ValueError as error:
-            raise ConfigError(f"{run.label}: {error}") from error
-    root = runs[0].config["data"]["root"]
-    return [
-        f"{name}: no real files under data.root={root}, so a SIMULATED twin is trained; see `rawls data {name}`"
-        for name in simulated
-    ]
+            yield session
+        finally:
+            session.rest()
+
+    def train(self, missing: Sequence[PlannedRun], *, store: Store, shown: Reporter, task: str) -> bool:
+        if len(missing) > 1:
+            return super().train(missing, store=store, shown=shown, task=task)
+        with process.Stop(_leave_at_once) as stop:
+            process.prepare()
+            for run in missing:
+                shown.fleet_started(0, {run.run_id: run.label})
+                worker.train(
+                    (run,),
+                    store=store,
+                    train_fleet=worker.load(task),
+                    send=lambda message: shown.message(0, message),
+                    asked_to_stop=lambda: stop.requests > 0,
+                )
+                shown.fleet_ended(0)
+            return stop.requests > 0
 
 
-def search_path_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those of Hydra's own overrides that decide where configurations are found."""
-    overrides: list[str] = OmegaConf.select(config, "hydra.overrides.hydra")  # type: ignore[arg-type]
-    return tuple(text for text in overrides if text.startswith("hydra.searchpath"))
+def _leave_at_once(requests: int) -> None:
+    """At the second request: the step under way cannot be saved, but the last checkpoint stays."""
+    if requests > 1:
+        show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
+        os.write(2, f"{show_cursor}\n{INTERRUPTED}\n".encode())
+        os._exit(INTERRUPTED_EXIT_CODE)
+
+
+class _Worker:
+    """Our end of a worker process, and what it trains; called with signals held."""
+
+    def __init__(self, place: Mapping[str, str], store: Store, task: str) -> None:
+        self.place = place
+        self.fleet: Fleet | None = None
+        self.number = -1
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=worker.serve, args=(theirs, os.getpid(), store.root, task))
+        with process.environment(place):
+            self.process.start()
+        theirs.close()
+
+
+class _Processes(Session):
+    """Worker processes; a job is the worker itself, which tells of its runs through a pipe."""
+
+    def __init__(
+        self, missing: Sequence[PlannedRun], workers: int | None, store: Store, shown: Reporter, task: str
+    ) -> None:
+        self._missing, self._wanted = missing, workers
+        self._store, self._shown, self._task = store, shown, task
+        self._workers: list[_Worker] = []
+        self._numbers = itertools.count()
+        resource_tracker.ensure_running()  # or it would be started while signals are held, and let them through
+
+    @property
+    def room(self) -> int:
+        return len(self._places) + len(self._workers)
+
+    @cached_property
+    def _places(self) -> list[Mapping[str, str]]:
+        """What the environment says, of each worker that is not there yet."""
+        return list(planner.places(self._missing, workers=self._wanted))
+
+    def start(self, fleets: Sequence[Fleet]) -> list[Any]:
+        jobs: list[Any] = []
+        for fleet in fleets:
+            one = self._idle()
+            if one is None:
+                break
+            one.fleet, one.number = fleet, next(self._numbers)
+            self._shown.fleet_started(one.number, {run.run_id: run.label for run in fleet})
+            with suppress(OSError):  # it just died, which is seen next
+                one.connection.send(fleet)
+            jobs.append(one)
+        return jobs
+
+    def _idle(self) -> _Worker | None:
+        for one in [one for one in self._workers if one.fleet is None]:
+            if one.process.is_alive():
+                return one
+            self._bury(one)
+        if not self._places:
+            return None
+        self._workers.append(_Worker(self._places.pop(0), self._store, self._task))
+        return self._workers[-1]
+
+    def ended(self, jobs: Collection[Any]) -> dict[Any, Ending]:
+        ready = wait([sign for one in jobs for sign in (one.connection, one.process.sentinel)], timeout=_POLL_SECONDS)
+        spoke = [one for one in jobs if one.connection in ready or one.process.sentinel in ready]
+        return {one: ending for one in spoke if (ending := self._listen(one)) is not None}
+
+    def _listen(self, one: _Worker) -> Ending | None:
+        try:
+            while one.connection.poll():
+                message = one.connection.recv()
+                if message["event"] == "fatal":
+                    return Ending(fatal=message["error"])
+                if message["event"] == "free":
+                    self._shown.fleet_ended(one.number)
+                    one.fleet = None
+                    return Ending(again=message["again"])
+                self._shown.message(one.number, message)
+        except (EOFError, OSError):
+            one.process.join(_FAREWELL_SECONDS)
+        return None if one.process.is_alive() else self._bury(one)
+
+    def stop(self, jobs: Collection[Any]) -> None:
+        for one in jobs:
+            if one.process.pid is not None and one.process.is_alive():
+                os.kill(one.process.pid, signal.SIGINT)
+
+    def kill(self, jobs: Collection[Any]) -> None:
+        for one in jobs:
+            self._bury(one)
+
+    def rest(self) -> None:
+        for one in self._workers:
+            one.connection.close()
+        for one in list(self._workers):
+            one.process.join(_FAREWELL_SECONDS)
+            self._bury(one)
+
+    def _bury(self, one: _Worker) -> Ending:
+        one.process.kill()
+        one.process.join()  # only then are its claims free
+        self._workers.remove(one)
+        self._places.append(one.place)
+        if one.fleet is not None:
+            self._shown.fleet_ended(one.number)
+        code = one.process.exitcode
+        return Ending(death=_cause(code), perhaps_memory=code == -signal.SIGKILL)
+
+
+def _cause(exitcode: int | None) -> str:
+    if exitcode is None or exitcode >= 0:
+        return f"exit code {exitcode}"
+    name = signal.Signals(-exitcode).name
+    return f"{name}, perhaps out of memory: {memory.WAY_OUT}" if name == "SIGKILL" else name

@@ -81,14 +81,6 @@ Estimates = Callable[[PlannedRun], Estimate]
 UNMEASURED = Estimate(cost=Cost(seconds_per_run=1.0))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The fleets of a sweep, and for each worker what its environment must say."""
-
-    fleets: list[Fleet]
-    workers: tuple[Mapping[str, str], ...]
-
-
 def measured(run: PlannedRun) -> Estimate:
     """By a probe of a few steps; what is no training of a model takes as long as anything else, and no memory."""
     if "model" not in run.config:
@@ -98,24 +90,22 @@ def measured(run: PlannedRun) -> Estimate:
     return probe.estimate(run.config)
 
 
-def layout(runs: Sequence[PlannedRun], *, workers: int | None, estimate: Estimates = measured) -> Layout:
-    """Fleets and workers of this machine: one worker per GPU for runs on GPUs, else one per core, if memory allows.
+def places(
+    runs: Sequence[PlannedRun], *, workers: int | None, estimate: Estimates = measured
+) -> list[Mapping[str, str]]:
+    """What the environment of each worker on this machine must say: one per GPU for runs on GPUs, else one per core.
 
     Args:
         runs: at least one.
-        workers: how many; None for the best number.
+        workers: how many; None for the best number that memory allows.
         estimate: what a run takes.
     """
     gpus = gpus_for(runs)
-    size = workers or (len(gpus) if gpus else process.num_cores())
-    size = min(size, len(runs))
+    size = min(workers or (len(gpus) if gpus else process.num_cores()), len(runs))
     if workers is None and not gpus and size > 1:
         size = min(size, *(_fit_side_by_side(estimate(run)) for run in runs))
     seen = [gpus[number % len(gpus)] if gpus else "" for number in range(size)]
-    return Layout(
-        fleets=fleets(runs, workers=size, estimate=estimate),
-        workers=tuple({VISIBLE: gpu} if gpu else {} for gpu in seen),
-    )
+    return [{VISIBLE: gpu} if gpu else {} for gpu in seen]
 
 
 def fleets(runs: Sequence[PlannedRun], *, workers: int, estimate: Estimates = measured) -> list[Fleet]:

@@ -1,10 +1,8 @@
-"""Signs of life of a process, in files that every machine sharing the results folder can read.
+"""Gives signs of life of this process, in files that every machine sharing the results folder can read.
 
-    <folder>/<token>.json   what the process says of itself; its time is its last beat
-    <folder>/<token>.lock   held under flock while the process lives, so that one machine notices a kill -9 at once
-
-The lock is a file of its own: the JSON is replaced by a rename, so that nobody reads half of it, and a lock on a
-replaced file would be lost. Machines are compared by the file system's clock, never by their own.
+They are a <token>.json and a <token>.lock (runners/stored.py says who is alive by them); by the lock one machine
+notices a kill -9 at once. The lock is a file of its own: the JSON is replaced by a rename, so that nobody reads half of
+it, and a lock on a replaced file would be lost. Machines are compared by the file system's clock, never by their own.
 """
 
 import errno
@@ -15,17 +13,16 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 from runners.files import TEMPORARY, write_together
+from runners.stored import DEAD_AFTER_SECONDS, boot_id, is_locked, tokens, told_by
 
 BEAT_SECONDS = 5.0
-DEAD_AFTER_SECONDS = 60.0
 SECONDS_BETWEEN_NEWS = 1.0
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
 
@@ -131,59 +128,14 @@ class Presence:
         self._said = said
 
 
-@lru_cache
-def boot_id() -> str:
-    """The same for all processes of a running machine, and another one after a reboot where the system can tell."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return f"{socket.gethostname()} {uuid.getnode():x}"
-
-
 def is_alive(folder: Path, token: str) -> bool:
     """Whether the process of this token lives, as far as its files tell."""
-    return bool(token) and told_by(folder, token) is not None
-
-
-def told_by(folder: Path, token: str) -> dict[str, Any] | None:
-    """What a living process says of itself; None if it is dead."""
-    try:
-        # Opened and then asked for its time: on NFS that is what makes the answer fresh.
-        with open(folder / f"{token}.json", "rb") as file:
-            beat = os.fstat(file.fileno()).st_mtime
-            told = _parsed(file.read())
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    held = None
-    if told.get("boot_id") == boot_id() and told.get("locked"):
-        held = is_locked(folder / f"{token}.lock")
-    if held is None:
-        held = is_recent(folder, beat)
-    return told if held else None
+    return bool(token) and told_by(folder, token, now_of) is not None
 
 
 def is_recent(folder: Path, beat: float) -> bool:
     """Whether a file time in or beside this folder is young enough to be a sign of life."""
     return now_of(folder) - beat <= DEAD_AFTER_SECONDS
-
-
-def is_locked(path: Path) -> bool | None:
-    """Whether a living process of this machine holds the flock; None where that cannot be told."""
-    try:
-        lock = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return None
-    finally:
-        os.close(lock)
-    return False
 
 
 def now_of(folder: Path) -> float:
@@ -197,15 +149,9 @@ def now_of(folder: Path) -> float:
         return time.time()
 
 
-def everyone(folder: Path) -> Iterator[dict[str, Any]]:
-    """What each living process says of itself, in the order they began."""
-    alive = (told_by(folder, token) for token in _tokens(folder))
-    yield from sorted(filter(None, alive), key=lambda told: (told.get("started", 0), told.get("token", "")))
-
-
 def sweep_away(folder: Path) -> None:
     """Remove what the dead left."""
-    for token in _tokens(folder):
+    for token in tokens(folder):
         if not is_alive(folder, token):
             remove(folder, token)
     if not folder.is_dir():
@@ -225,20 +171,3 @@ def remove(folder: Path, token: str) -> None:
     """Remove the files of a dead process; should it live after all, its next beat says so again."""
     for left in (folder / f"{token}.json", folder / f"{token}.lock"):
         left.unlink(missing_ok=True)
-
-
-def _tokens(folder: Path) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry.name.removesuffix(".json") for entry in entries if entry.name.endswith(".json")]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _parsed(content: bytes) -> dict[str, Any]:
-    """Nothing for a file that a power cut tore: then only its time counts."""
-    try:
-        told = json.loads(content)
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}

@@ -28,7 +28,7 @@ from accounting.sampling import Population
 from accounting.streams import Streams
 from algorithms.base import AnyMethod, Task, first_drawing
 from algorithms.dpsgd import DpSgd
-from algorithms.optimizer import Sgd
+from algorithms.optimizer import Optimizer
 from algorithms.private_step import PrivateMember, PrivateStep
 from datasets.base import rows_at_once
 from runners import memory, process, setup
@@ -77,12 +77,12 @@ def estimate(config: Config) -> Estimate:
     task, plan = prepared.task, prepared.plan
     releases = {} if plan is None else plan.releases
     passes = sum(count for name, count in releases.items() if name != "gradient")
-    validated = setup.num_valid(config) * config["schedule"]["evaluations"]
+    evaluated = setup.num_evaluated(config) * config["schedule"]["evaluations"]
     return Estimate(
         cost=cost_of(config),
         steps=task.steps,
         batch=_expected_batch(prepared.method, task, plan),
-        rows=float(validated + passes * task.population.total),
+        rows=float(evaluated + passes * task.population.total),
         method=json.dumps(config["algorithm"], sort_keys=True),
     )
 
@@ -187,7 +187,7 @@ class _Bench:
         streams = Streams(f"probe {number}")
         return PrivateMember(
             method=DpSgd(),
-            optimizer=Sgd(lr=1e-6, momentum=0.9),  # with a velocity, as most runs have
+            optimizer=Optimizer(lr=1e-6, momentum=0.9),  # with a velocity, as most runs have
             task=Task(population=Population(sizes), batch_size=batch, steps=1, steps_per_epoch=1),
             plan=_NO_PLAN,
             streams=streams,

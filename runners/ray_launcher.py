@@ -1,7 +1,7 @@
-"""Hydra launcher `ray`: fleets as tasks of a Ray cluster that runs already, or of one started here for the sweep.
+"""Backend `ray`: fleets as tasks of a Ray cluster that runs already, or of one started here for the sweep.
 
 Each fleet gets a process of its own (max_calls=1), prepared before its first tensor. Ray retries nothing: what to do
-about a dead worker is for us to say (runners/cluster.py).
+about a dead worker is for us to say (runners/crew.py).
 """
 
 import os
@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from runners import planner, process
-from runners.cluster import Answer, Cluster, ClusterLauncher, Session, Task, require
+from runners.cluster import Cluster, Scheduler, Task, require
+from runners.crew import Ending
 from runners.errors import ConfigError
 from runners.store import Store
 from runners.worker import PlannedRun
@@ -33,6 +34,7 @@ class RayCluster(Cluster):
     num_gpus: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.num_cpus > 0:
             raise ValueError(f"hydra.launcher.num_cpus={self.num_cpus:g} must be positive")
         if not self.num_gpus >= 0:
@@ -55,13 +57,13 @@ class RayCluster(Cluster):
             raise self._unreachable(error) from error
 
     @contextmanager
-    def session(self, store: Store, workers: int | None) -> Iterator[tuple[Session, int]]:
+    def joined(self, store: Store) -> Iterator[tuple[Scheduler, int]]:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         import ray
 
         options: dict[str, Any] = {"address": self.address}
         if self.address is None:
-            cores = self.num_cpus * workers if workers else max(process.num_cores(), self.num_cpus)
+            cores = self.num_cpus * self.workers if self.workers else max(process.num_cores(), self.num_cpus)
             options = {"address": "local", "num_cpus": cores, "object_store_memory": _OBJECT_STORE_BYTES}
         with redirect_stdout(sys.stderr):  # stdout is for results, and Ray tells there of workers that died
             try:
@@ -69,7 +71,7 @@ class RayCluster(Cluster):
             except (OSError, RuntimeError, ValueError) as error:
                 raise self._unreachable(error) from error
             try:
-                yield _RaySession(self), workers or self._room(ray.cluster_resources())
+                yield _RayTasks(self), self.workers or self._room(ray.cluster_resources())
             finally:
                 ray.shutdown()
 
@@ -98,7 +100,7 @@ class RayCluster(Cluster):
         )
 
 
-class _RaySession(Session):
+class _RayTasks:
     """Tasks of a Ray that this process is connected to; a job is the reference to a task's answer."""
 
     def __init__(self, cluster: RayCluster) -> None:
@@ -111,7 +113,7 @@ class _RaySession(Session):
     def submit(self, tasks: Sequence[Task]) -> list[Any]:
         return [self._train.remote(task) for task in tasks]
 
-    def ended(self, jobs: Collection[Any]) -> dict[Any, Answer]:
+    def ended(self, jobs: Collection[Any]) -> dict[Any, Ending]:
         waiting = list(jobs)
         ready, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
         return {job: self._answer(job) for job in ready}
@@ -124,25 +126,19 @@ class _RaySession(Session):
         for job in jobs:
             self._ray.cancel(job, force=True)
 
-    def _answer(self, job: Any) -> Answer:
+    def _answer(self, job: Any) -> Ending:
         errors = self._ray.exceptions
         try:
-            answer: Answer = self._ray.get(job)
+            answer: Ending = self._ray.get(job)
             return answer
         except errors.TaskCancelledError:
-            return Answer()
+            return Ending()
         except errors.RayTaskError as error:
-            return Answer(fatal=RuntimeError(f"a worker broke down:\n{error}"))
+            return Ending(fatal=RuntimeError(f"a worker broke down:\n{error}"))
         except errors.RayError as error:
-            return Answer(death=f"{type(error).__name__}, perhaps out of memory")
+            return Ending(death=f"{type(error).__name__}, perhaps out of memory", perhaps_memory=True)
 
 
-def _train(task: Task) -> Answer:
+def _train(task: Task) -> Ending:
     """What Ray calls in the worker's process."""
     return task()
-
-
-class RayLauncher(ClusterLauncher):
-    """The plugin."""
-
-    cluster_type = RayCluster

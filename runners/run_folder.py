@@ -1,20 +1,20 @@
 """The folder of a run in training: what its worker writes there, and how it gets its final name."""
 
-import json
-import math
+import hashlib
 import os
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
-from io import BytesIO
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
+from runners import checkpoints
+from runners.checkpoints import Mark
+from runners.checksums import CHECKSUMS, digest, digest_of
 from runners.files import sync, to_json, write, writing
 from runners.leases import Lease, LeaseLost
-
-CONFIG, SUMMARY, HISTORY = "config.yaml", "summary.json", "history.jsonl"
-CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
+from runners.stored import CHECKPOINT, CONFIG, ERROR, FAILED, HISTORY, SUMMARY
 
 
 class RunFolder:
@@ -43,60 +43,75 @@ class RunFolder:
 
     def append_history(self, row: Mapping[str, Any]) -> None:
         """Add one line; it survives the death of this process. A step's rows come before its checkpoint."""
+        line = to_json(row) + "\n"
         with writing(self._root):
             self._lease.check()
+            lines = self._lines
             if self._history is None:
                 self._history = open(self.path / HISTORY, "a", encoding="utf-8")  # noqa: SIM115 - kept open
-            self._history.write(to_json(row) + "\n")
+            self._history.write(line)
             self._history.flush()
+        lines.add(line.encode())
 
-    def rewind_history(self, step: int) -> None:
-        """Drop the rows after `step`, and a last line that was torn."""
+    def rewind_history(self) -> None:
+        """Drop what came after the checkpoint."""
         self._close_history()
         self._lease.check()
-        path = self.path / HISTORY
-        if not path.exists():
-            return
-        kept = [line for line in path.read_bytes().split(b"\n") if _step_of(line) <= step]
-        with writing(self._root):
-            self._write(HISTORY, b"".join(line + b"\n" for line in kept))
+        _, mark = self._read_checkpoint() or ({}, Mark(0, ""))
+        kept = self._history_until(mark)
+        if (self.path / HISTORY).exists():
+            with writing(self._root):
+                self._write(HISTORY, kept)
+        self._lines = _Lines(kept)
 
     def save_checkpoint(self, state: Mapping[str, Any]) -> None:
-        """Replace the checkpoint by `state`: tensors, numbers, texts, and lists and dicts of them."""
-        import torch
-
-        _check_plain(state, "state")
-        buffer = BytesIO()  # torch reports a full disk as an error of its own, so it does not write the file
-        torch.save(dict(state), buffer)
+        """Replace the checkpoint by `state`: tensors, arrays, numbers, texts, and lists and dicts of them."""
+        content = checkpoints.pack(state, self._lines.mark)
         with writing(self._root):
             if self._history is not None:
                 os.fsync(self._history.fileno())
-            self._write(CHECKPOINT, buffer.getbuffer())
+            self._write(CHECKPOINT, content)
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """The state saved last, on the CPU; None if there is none."""
-        path = self.path / CHECKPOINT
-        if not path.exists():
+        """The state saved last, on the CPU; None if there is none.
+
+        Raises:
+            ValueError: the checkpoint, or the history that belongs to it, is not what was written.
+        """
+        saved = self._read_checkpoint()
+        if saved is None:
             return None
-        import torch
+        state, mark = saved
+        self._history_until(mark)
+        return state
 
-        try:
-            return torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises what it likes
-            raise ValueError(f"{path} cannot be read: delete it, and the run starts anew") from error
+    def finish(
+        self,
+        summary: Mapping[str, Any],
+        ledger: Mapping[str, Any],
+        environment: Mapping[str, Any],
+        files: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Write the results and give the folder its final name; the claim ends.
 
-    def finish(self, summary: Mapping[str, Any], ledger: Mapping[str, Any], environment: Mapping[str, Any]) -> None:
-        """Write the results and give the folder its final name; the claim ends."""
+        Args:
+            files: what else is kept, by name.
+        """
+        contents = dict(files or {})
+        for name, values in (("ledger.json", ledger), ("environment.json", environment), (SUMMARY, summary)):
+            contents[name] = _as_file(values)
+        checksums = {name: digest(content) for name, content in contents.items()}
+        if (self.path / HISTORY).exists():
+            checksums[HISTORY] = self._lines.mark.sha256
         with writing(self._root):
             if self._history is not None:
                 os.fsync(self._history.fileno())
+            self._lease.check()
+            checksums[CONFIG] = digest_of(self.path / CONFIG)
             # The summary comes last: with it, the run is complete but for the rename.
-            for name, content in (
-                ("ledger.json", ledger),
-                ("environment.json", environment),
-                (SUMMARY, summary),
-            ):
-                self._write(name, (to_json(content, indent=2) + "\n").encode())
+            last = contents.pop(SUMMARY)
+            for name, content in {**contents, CHECKSUMS: _as_file(checksums), SUMMARY: last}.items():
+                self._write(name, content)
             self._close_as_done()
         self._give_up()
 
@@ -105,7 +120,7 @@ class RunFolder:
         # The first line of a message: CUDA's go on for several, with advice that never helps.
         sentence = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
         trace = "".join([sentence, "\n\n", *traceback.format_exception(error)])
-        failed = self.path.with_name(f"{self.run_id}.failed")
+        failed = self.path.with_name(f"{self.run_id}.{FAILED}")
         try:
             with writing(self._root):
                 self._lease.check()
@@ -118,6 +133,41 @@ class RunFolder:
     def release(self) -> None:
         """End the claim and leave everything as it is: the next launch goes on from the checkpoint."""
         self._give_up()
+
+    @cached_property
+    def _lines(self) -> "_Lines":
+        """The history so far."""
+        path = self.path / HISTORY
+        return _Lines(path.read_bytes() if path.exists() else b"")
+
+    def _read_checkpoint(self) -> tuple[dict[str, Any], Mark] | None:
+        path = self.path / CHECKPOINT
+        if not path.exists():
+            return None
+        try:
+            return checkpoints.unpack(path.read_bytes())
+        except Exception as error:  # torch raises what it likes
+            raise ValueError(
+                "the checkpoint was damaged, or written by an older version of rawls: "
+                f"delete {self._anywhere(CHECKPOINT)}, and the run starts anew"
+            ) from error
+
+    def _history_until(self, mark: Mark) -> bytes:
+        """The history as it was at a checkpoint."""
+        kept = b""
+        if mark.size:
+            with suppress(FileNotFoundError):
+                kept = (self.path / HISTORY).read_bytes()[: mark.size]
+            if digest(kept) != mark.sha256:
+                raise ValueError(
+                    f"{HISTORY} has lost or changed lines from before the checkpoint: "
+                    f"delete {self._anywhere(CHECKPOINT)}, and the run starts anew"
+                )
+        return kept
+
+    def _anywhere(self, name: str) -> str:
+        """A file of this run, as a shell takes it: the folder is .running now, and .failed after this."""
+        return f"{self.path.with_suffix('.*')}/{name}"
 
     def _write(self, name: str, content: bytes | memoryview) -> None:
         """Twice checked: writing takes time, and what is renamed replaces the other worker's."""
@@ -145,23 +195,20 @@ class RunFolder:
                 history.close()
 
 
-def _check_plain(value: Any, where: str) -> None:
-    """Refuse at once what torch would refuse to load with weights_only."""
-    import torch
+class _Lines:
+    """Counts and hashes what is written to a history."""
 
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            _check_plain(item, f"{where}[{key!r}]")
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            _check_plain(item, f"{where}[{index}]")
-    elif type(value) not in (torch.Tensor, bool, int, float, str, bytes, type(None)):
-        raise TypeError(f"{where} is a {type(value).__name__}: a checkpoint holds tensors, numbers and texts")
+    def __init__(self, content: bytes) -> None:
+        self._size, self._hash = len(content), hashlib.sha256(content)
+
+    def add(self, line: bytes) -> None:
+        self._size += len(line)
+        self._hash.update(line)
+
+    @property
+    def mark(self) -> Mark:
+        return Mark(self._size, self._hash.hexdigest())
 
 
-def _step_of(line: bytes) -> float:
-    """The step of a line of a history; infinite for a torn line."""
-    try:
-        return json.loads(line)["step"]
-    except (ValueError, TypeError, KeyError):
-        return math.inf
+def _as_file(values: Mapping[str, Any]) -> bytes:
+    return (to_json(values, indent=2) + "\n").encode()

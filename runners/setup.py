@@ -15,17 +15,21 @@ import numpy as np
 import torch
 
 from accounting.events import Neighbouring
+from accounting.owners import budget_classes
 from accounting.plan import Budget, Plan
 from accounting.sampling import Population
 from algorithms.base import AnyMethod, Method, Task
-from algorithms.optimizer import Sgd
+from algorithms.optimizer import Optimizer
 from algorithms.rows import Gather, TrainingRows
 from datasets.base import Data, Dataset, InMemory, Rows, Split, addressed, rows_at_once
+from datasets.owners import Owners
 from models.choose import fused_engine
 from models.engine import Engine, check_samples_apart
 from models.opacus_engine import PHYSICAL_BATCH, OpacusEngine
+from models.plain import PlainEngine
 from models.pretrained import Pretrained
 from models.validate import EngineName, check_layers
+from runners.recording import rows_at_an_evaluation
 from runners.spec import build
 
 Config = Mapping[str, Any]
@@ -44,7 +48,7 @@ class Prepared:
     """A run that can start: its method and optimizer, what it will release, and its data (None for a plan-only run)."""
 
     method: AnyMethod
-    optimizer: Sgd
+    optimizer: Optimizer
     task: Task
     plan: Plan | None  # None for an open method
     group_names: tuple[str, ...]
@@ -61,7 +65,7 @@ def prepare(config: Config) -> Prepared:
     """
     dataset: Dataset = build(config["dataset"], "dataset")
     method: AnyMethod = build(config["algorithm"], "algorithm")
-    optimizer = Sgd(**config["optimizer"])
+    optimizer = Optimizer(**config["optimizer"])
     data = None if config["schedule"]["plan_only"] else load(config)
     task = _task(config, dataset, data, method)
     plan = _planned(_key(config["privacy"]), task, method) if isinstance(method, Method) else None
@@ -97,8 +101,8 @@ def on_device(data: Data, device: torch.device) -> Data:
     return replace(data, inputs=InMemory(data.inputs.tensor.to(device)))
 
 
-def num_valid(config: Config) -> int:
-    """Rows of the validation part."""
+def num_evaluated(config: Config) -> int:
+    """Rows of one evaluation."""
     return _counts(_where(config), config["seed"])[1]
 
 
@@ -179,22 +183,38 @@ def gather(data: Data, rows: torch.Tensor, device: torch.device) -> torch.Tensor
     return data.inputs.gather(rows.to(home)).to(device, non_blocking=True)
 
 
-def cells_of(config: Config, data: Data, split: Split, method: AnyMethod, task: Task) -> tuple[Population, Rows]:
-    """The cells of a run's training rows: by group, and by fold where the method deals its rows out."""
+def cells_of(config: Config, data: Data, split: Split, method: AnyMethod, task: Task) -> tuple[Task, Rows]:
+    """The task with the cells of the run's training rows, and the cell of each row.
+
+    By group; by owner, where the method keeps owners; and by fold, where it deals its rows out.
+    """
     groups = data.groups.numpy()[split.train]
-    folds = method.folds(task)
-    if folds == 1:
-        return task.population, groups
+    owners, folds = np.zeros(len(groups), dtype=np.int64), method.folds(task)
+    if config["owners"] is not None and method.keeps_owners:
+        spec: Owners = build(config["owners"], "owners")
+        owned = spec.assign(data.labels.numpy()[split.train], groups, config["seed"])
+        owners, budgets = owned.owner, () if owned.epsilons is None else tuple(owned.epsilons.tolist())
+        if budgets and owned.names is None:  # budgets of single rows: an owner is a class of equal ones
+            budgets, of_owner = budget_classes(budgets)
+            owners = of_owner[owners]
+        task = replace(task, owner_names=owned.names or (), owner_epsilons=budgets)
+    elif folds == 1:
+        return task, groups
     fold = np.zeros(len(groups), dtype=np.int64)
-    generator = addressed(config["seed"], "folds")
-    for group in range(len(task.population.sizes)):
-        rows = generator.permutation(np.flatnonzero(groups == group))
-        fold[rows] = np.arange(len(rows)) % folds
-    kinds, cells, sizes = np.unique(groups * folds + fold, return_inverse=True, return_counts=True)
+    if folds > 1:
+        generator = addressed(config["seed"], "folds")
+        for group in range(len(task.population.group_sizes)):
+            rows = generator.permutation(np.flatnonzero(groups == group))
+            fold[rows] = np.arange(len(rows)) % folds
+    most = int(owners.max()) + 1
+    kinds, cells, sizes = np.unique((groups * most + owners) * folds + fold, return_inverse=True, return_counts=True)
     population = Population(
-        tuple(sizes.tolist()), groups=tuple((kinds // folds).tolist()), folds=tuple((kinds % folds).tolist())
+        tuple(sizes.tolist()),
+        groups=tuple((kinds // folds // most).tolist()),
+        owners=tuple((kinds // folds % most).tolist()),
+        folds=tuple((kinds % folds).tolist()),
     )
-    return population, cells
+    return replace(task, population=population), cells
 
 
 def _task(config: Config, dataset: Dataset, data: Data | None, method: AnyMethod) -> Task:
@@ -226,13 +246,13 @@ def _task(config: Config, dataset: Dataset, data: Data | None, method: AnyMethod
     )
     if data is None:
         return task
-    population, _ = cells_of(config, data, data.splits(config["seed"]), method, task)
-    return replace(task, population=population)
+    return cells_of(config, data, data.splits(config["seed"]), method, task)[0]
 
 
-def _budget(privacy: Config, method: Method, total: int) -> Budget:
+def _budget(privacy: Config, method: Method, task: Task) -> Budget:
+    total = task.population.total
     epsilon, delta, noise_multiplier = privacy["epsilon"], privacy["delta"], privacy.get("noise_multiplier")
-    if (epsilon is None) == (noise_multiplier is None):
+    if not task.owner_epsilons and (epsilon is None) == (noise_multiplier is None):
         raise ValueError("give either privacy.epsilon or privacy.noise_multiplier")
     if epsilon is not None and not (epsilon > 0 and math.isfinite(epsilon)):
         raise ValueError(f"privacy.epsilon={epsilon} must be positive and finite")
@@ -240,7 +260,8 @@ def _budget(privacy: Config, method: Method, total: int) -> Budget:
     if not 0 < delta < 1 / total:
         raise ValueError(f"privacy.delta={delta} must be positive and below 1/n = {1 / total:.3g}; null takes 1/(2n)")
     return Budget(
-        epsilon=epsilon,
+        epsilon=max(task.owner_epsilons, default=epsilon),
+        owner_epsilons=task.owner_epsilons,
         noise_multiplier=noise_multiplier,
         delta=delta,
         neighbouring=Neighbouring(privacy["neighbouring"] or method.neighbouring),
@@ -252,7 +273,7 @@ def _budget(privacy: Config, method: Method, total: int) -> Budget:
 @lru_cache(maxsize=1 << 14)
 def _planned(privacy: str, task: Task, method: Method) -> Plan:
     """Plans are shared by the runs of a sweep that differ in seed or learning rate only."""
-    return method.plan(task, _budget(json.loads(privacy), method, task.population.total))
+    return method.plan(task, _budget(json.loads(privacy), method, task))
 
 
 class Where(NamedTuple):
@@ -269,11 +290,12 @@ def _where(config: Config) -> Where:
 
 @lru_cache(maxsize=1 << 14)
 def _counts(where: Where, seed: int) -> tuple[tuple[int, ...], int]:
-    """Training rows of each group, and validation rows, in the split of a seed."""
+    """Training rows of each group, and rows of one evaluation, in the split of a seed."""
     data = _load(where)
     split = data.splits(seed)
     num_groups = len(build(json.loads(where.dataset), "dataset").group_names)
-    return tuple(np.bincount(data.groups.numpy()[split.train], minlength=num_groups).tolist()), len(split.valid)
+    sizes = np.bincount(data.groups.numpy()[split.train], minlength=num_groups)
+    return tuple(sizes.tolist()), rows_at_an_evaluation(split)
 
 
 @lru_cache(maxsize=4)
@@ -304,8 +326,6 @@ def _engine(
         return build_model(shape, num_classes)
 
     if not private:
-        from models.plain import PlainEngine
-
         return PlainEngine(module, device=torch.device(device))
     asked: EngineName | None = None if wanted == "auto" else "fused" if wanted == "fused" else "opacus"
     if check_layers(module(), asked) == "fused":

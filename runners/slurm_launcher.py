@@ -1,4 +1,4 @@
-"""Hydra launcher `slurm`: fleets as one job array, through submitit.
+"""Backend `slurm`: fleets as one job array, through submitit.
 
 A job that is about to be preempted or to time out saves its runs, and goes back into the queue by submitit's
 checkpointing. Whether a job is still there is asked of squeue, because submitit asks sacct, which is only there with
@@ -18,7 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runners.cluster import Answer, Cluster, ClusterLauncher, Session, Task, require
+from runners.cluster import Cluster, Scheduler, Task, require
+from runners.crew import Ending
 from runners.errors import ConfigError
 from runners.store import Store
 
@@ -42,6 +43,7 @@ class SlurmCluster(Cluster):
     memory: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, least in (("time_limit", 2), ("cpus", 1), ("gpus", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"hydra.launcher.{name}={getattr(self, name)} must be at least {least}")
@@ -69,12 +71,12 @@ class SlurmCluster(Cluster):
         return math.inf if self.memory is None else self.memory * 2**30
 
     @contextmanager
-    def session(self, store: Store, workers: int | None) -> Iterator[tuple[Session, int]]:
-        room = workers or 16
+    def joined(self, store: Store) -> Iterator[tuple[Scheduler, int]]:
+        room = self.workers or 16
         folder = store.root.absolute() / "slurm" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-        session = _SlurmSession(folder, self._parameters(room))
-        yield session, room
-        if not session.deaths:
+        jobs = _SlurmJobs(folder, self._parameters(room))
+        yield jobs, room
+        if not jobs.deaths:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _parameters(self, room: int) -> dict[str, Any]:
@@ -94,7 +96,7 @@ class SlurmCluster(Cluster):
         return {name: value for name, value in asked.items() if value is not None}
 
 
-class _SlurmSession(Session):
+class _SlurmJobs:
     """Jobs by their ids."""
 
     def __init__(self, folder: Path, parameters: dict[str, Any]) -> None:
@@ -123,7 +125,7 @@ class _SlurmSession(Session):
         self._jobs |= {job.job_id: job for job in jobs}
         return [job.job_id for job in jobs]
 
-    def ended(self, jobs: Collection[Any]) -> dict[Any, Answer]:
+    def ended(self, jobs: Collection[Any]) -> dict[Any, Ending]:
         ended = {job: self._answer(job) for job in jobs if self._jobs[job].paths.result_pickle.exists()}
         now = time.monotonic()
         if now - self._looked < (1.0 if self._stopping else _SECONDS_BETWEEN_LOOKS):
@@ -136,7 +138,8 @@ class _SlurmSession(Session):
         # Twice, for the answer of a job that just ended may reach us later than its end.
         for job in missed if self._stopping else missed & self._missed:
             self.deaths += 1
-            ended[job] = Answer(death=f"Slurm's job {job} is gone, its log is {self._jobs[job].paths.stderr}")
+            death = f"Slurm's job {job} is gone, its log is {self._jobs[job].paths.stderr}"
+            ended[job] = Ending(death=death, perhaps_memory=True)
         self._missed = missed
         return ended
 
@@ -150,14 +153,14 @@ class _SlurmSession(Session):
         if jobs:
             _call("scancel", *jobs)
 
-    def _answer(self, job: str) -> Answer:
+    def _answer(self, job: str) -> Ending:
         errors = self._submitit.core.utils
         try:
-            answer: Answer = self._jobs[job].result()
+            answer: Ending = self._jobs[job].result()
             return answer
         except (errors.FailedJobError, errors.UncompletedJobError) as error:
             self.deaths += 1
-            return Answer(fatal=RuntimeError(f"a worker broke down:\n{error}"))
+            return Ending(fatal=RuntimeError(f"a worker broke down:\n{error}"))
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ class _Job:
 
     task: Task
 
-    def __call__(self) -> Answer:
+    def __call__(self) -> Ending:
         requeue = signal.getsignal(signal.SIGUSR2)
         warned = False
 
@@ -192,7 +195,7 @@ class _Job:
 
         return submitit.helpers.DelayedSubmission(self)
 
-    def _interrupted(self, answer: Answer) -> bool:
+    def _interrupted(self, answer: Ending) -> bool:
         if answer.fatal is not None:
             return False
         store = Store(self.task.root)
@@ -218,9 +221,3 @@ def _call(*command: str) -> "subprocess.CompletedProcess[str]":
 
 def _last_line(text: str) -> str:
     return (text.strip().splitlines() or ["no reason given"])[-1]
-
-
-class SlurmLauncher(ClusterLauncher):
-    """The plugin."""
-
-    cluster_type = SlurmCluster

@@ -1,23 +1,29 @@
 """Specifications named by `_target_`: their keys are the fields of a dataclass, checked by its type hints.
 
-What the structured schema does for the rest of a configuration, this does for `dataset`, `model` and
-`algorithm`, whose classes use types OmegaConf has no place for (Literal, tuple).
+What the structured schema does for the rest of a configuration, this does for `dataset`, `model` and `algorithm`, whose
+classes use types OmegaConf has no place for: Literal, tuple, ranges (accounting/fields.py). The checking is pydantic's,
+of values as JSON has them and without loss: true is no integer, 1 is a number. The sentences are ours.
 """
 
 import dataclasses
 import enum
+import json
 import types
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import annotated_types
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from runners.errors import ConfigError, nearest
 from runners.identity import TARGET
 
-_MISSING_TEXT = "???"
 _IN_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text", type(None): "null"}
+_BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+_OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 
 
 def build(node: Mapping[str, Any], group: str) -> Any:
@@ -30,11 +36,17 @@ def build(node: Mapping[str, Any], group: str) -> Any:
     Raises:
         ConfigError: an unknown or missing key, or a value that the class does not take.
     """
-    cls, hints = _fields(str(node.get(TARGET, "")), group)
-    given = {key: value for key, value in node.items() if key != TARGET}
-    for key in given.keys() - hints.keys():
+    return _built(json.dumps(dict(node), default=_plain), group)
+
+
+@lru_cache(maxsize=1 << 12)
+def _built(text: str, group: str) -> Any:
+    """The same of a node as JSON: most runs of a sweep share theirs."""
+    node = json.loads(text)
+    cls, hints = _fields(str(node.pop(TARGET, "")), group)
+    for key in node.keys() - hints.keys():
         raise ConfigError(f"unknown key '{group}.{key}': {nearest(key, hints, prefix=f'{group}.')}")
-    typed = {key: convert(value, hints[key], f"{group}.{key}") for key, value in given.items()}
+    typed = {key: convert(value, hints[key], f"{group}.{key}") for key, value in node.items()}
     for field in dataclasses.fields(cls):
         optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
         if field.init and field.name not in typed and not optional:
@@ -59,60 +71,56 @@ def name_of(node: Mapping[str, Any]) -> str:
 
 def convert(value: Any, hint: Any, key: str) -> Any:
     """The value as the hinted type, without loss; a ConfigError names the key otherwise."""
-    converted = _converted(value, hint, key)
-    if converted is _Refused:
-        raise ConfigError(f"{key}={_shown(value)} must be {_words(hint)}")
-    return converted
+    try:
+        return _adapter(hint).validate_json(json.dumps(value, default=_plain), strict=True)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, value, hint, key)) from error
 
 
-class _Refused:
-    """What `_converted` returns for a value that does not fit."""
+@lru_cache
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False))
 
 
-def _converted(value: Any, hint: Any, key: str) -> Any:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return value
-    if origin in (Union, types.UnionType):
-        # An exact type first: 1 stays an integer in `float | int`.
-        ordered = sorted(arguments, key=lambda member: type(value) is not member)
-        return next((c for member in ordered if (c := _converted(value, member, key)) is not _Refused), _Refused)
-    if origin is Literal:
-        return next((choice for choice in arguments if type(choice) is type(value) and choice == value), _Refused)
-    if origin in (tuple, list, Sequence):
-        return _sequence(value, origin, arguments, key)
-    if origin in (dict, Mapping):
-        if not isinstance(value, Mapping):
-            return _Refused
-        return {convert(k, arguments[0], key): convert(v, arguments[1], f"{key}.{k}") for k, v in value.items()}
-    if hint in (None, type(None)):
-        return None if value is None else _Refused
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if hint in (bool, int, str, float):
-        return value if type(value) is hint else _Refused
-    if hint is Path:
-        return Path(value) if isinstance(value, str) else _Refused
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return next((member for member in hint if member.value == value), _Refused)
-    raise TypeError(f"{key}: a field of type {hint} cannot be set from a configuration")
-
-
-def _sequence(value: Any, origin: Any, arguments: tuple[Any, ...], key: str) -> Any:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        return _Refused
-    if origin is tuple and arguments[-1] is not Ellipsis:
-        members = list(arguments)
-        if len(members) != len(value):
-            return _Refused
+def _sentence(error: ValidationError, value: Any, hint: Any, key: str) -> str:
+    """What is wrong, of the first item of a list or mapping that is."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    shown, inside = key, False
+    for part in first["loc"]:
+        if isinstance(value, Mapping) and part in value:
+            value, shown, inside = value[part], f"{shown}.{part}", True
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value, shown, inside = value[part], f"{shown}[{part}]", True
+    if inside:
+        allowed = first["msg"].removeprefix("Input should be ")
+    elif first["type"] in _OUT_OF_RANGE and (range_ := _range(hint)):
+        allowed = range_
     else:
-        members = [arguments[0]] * len(value)
-    items = [convert(item, member, f"{key}[{i}]") for i, (item, member) in enumerate(zip(value, members, strict=True))]
-    return tuple(items) if origin is tuple else items
+        allowed = _words(hint)
+        if first["type"] == "finite_number":
+            allowed = allowed.replace("a number", "a finite number")
+    return f"{shown}={_shown(value)} must be {allowed}"
+
+
+def _range(hint: Any) -> str:
+    """What a type asks of a number beside being one."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join("null" if member is type(None) else _range(member) for member in get_args(hint))
+    if get_origin(hint) is not Annotated:
+        return ""
+    bounds = {
+        name: value
+        for bound in get_args(hint)[1:]
+        if isinstance(bound, annotated_types.BaseMetadata)
+        for name, value in dataclasses.asdict(bound).items()  # type: ignore[call-overload]
+    }
+    return " and ".join(f"{word} {bounds[name]:g}" for name, word in _BOUNDS.items() if name in bounds)
 
 
 def _words(hint: Any) -> str:
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return f"{_words(arguments[0])} {_range(hint)}".rstrip()
     if origin in (Union, types.UnionType):
         return " or ".join(_words(member) for member in arguments)
     if origin is Literal:
@@ -158,5 +166,5 @@ def _fields(target: str, group: str) -> tuple[Any, dict[str, Any]]:
         raise ConfigError(f"{group}.{TARGET}={target} cannot be imported: {error}") from error
     if not dataclasses.is_dataclass(cls):
         raise ConfigError(f"{group}.{TARGET}={target} is not a dataclass: its fields must be the keys of {group}")
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     return cls, {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}

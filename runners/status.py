@@ -1,7 +1,4 @@
-"""What trains under a results folder, read from the files by which its processes show that they live.
-
-    workers/<token>.json   a worker and what its runs are doing (runners/leases.py)
-    sweeps/<token>.json    a launcher: its command and its runs that were not done when it began
+"""What trains under a results folder, by the files with which its processes show that they live (runners/stored.py).
 
 `rawls status` shows it; launchers whose workers are elsewhere (Ray, Slurm) follow them by it.
 """
@@ -19,15 +16,15 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from runners import presence
+from runners import presence, stored
 from runners.arguments import results_root
 from runners.files import writing
 from runners.presence import Presence
 from runners.progress import Message, Reporter, Screen, describe
 from runners.store import State, Store
+from runners.stored import SWEEPS, WORKERS, Sweep, everyone
 
 SECONDS_BETWEEN_LOOKS = 1.0
-_SWEEPS, _WORKERS = "sweeps", "workers"
 _ENDS = ("done", "failed")
 
 
@@ -41,41 +38,18 @@ class Working:
     runs: tuple[dict[str, Any], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """A living launcher.
-
-    Args:
-        total: how many runs it was asked for.
-        run_ids: those that were not done when it began.
-        since: when that was, by the clock of the file system.
-    """
-
-    token: str
-    host: str
-    pid: int
-    command: str
-    total: int
-    run_ids: tuple[str, ...]
-    since: float
-
-
 def fleets(root: Path) -> list[Working]:
     """The living workers under `root`, in the order they began."""
     return [
         Working(token=told["token"], host=told["host"], pid=told["pid"], runs=tuple(told["runs"]))
-        for told in presence.everyone(root / _WORKERS)
+        for told in everyone(root / WORKERS, presence.now_of)
         if told.get("runs")
     ]
 
 
 def sweeps(root: Path) -> list[Sweep]:
     """The living launchers under `root`, in the order they began."""
-    names = ("token", "host", "pid", "command", "total", "since")
-    return [
-        Sweep(**{name: told[name] for name in names}, run_ids=tuple(told["run_ids"]))
-        for told in presence.everyone(root / _SWEEPS)
-    ]
+    return stored.sweeps(root, presence.now_of)
 
 
 @contextmanager
@@ -85,7 +59,7 @@ def announce(store: Store, *, command: str, run_ids: Sequence[str]) -> Iterator[
     Args:
         run_ids: all that it was asked for, done before or not.
     """
-    folder = store.root / _SWEEPS
+    folder = store.root / SWEEPS
     states = store.states(run_ids)
     with writing(store.root):
         folder.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runners.stored import LEDGER, folder_of
 from runners.tracking_names import Known, known
 
 FOLDER = "wandb"
@@ -60,13 +61,13 @@ class _Wandb(Tracker):
         self._run: Any = None
         self._run_id = run_id
         self._root = Path(config["results"]["root"]).absolute()
-        self._last = -1
+        self._last: dict[str, int] = {}  # step by split
         guarded(lambda: self._start(config))
 
     def log(self, row: Mapping[str, Any]) -> None:
         # What came after the last checkpoint is computed again, and may be there already.
-        if self._run is not None and row["step"] > self._last:
-            self._last = row["step"]
+        if self._run is not None and row["step"] > self._last.get(row["split"], -1):
+            self._last[row["split"]] = row["step"]
             guarded(lambda: self._run.log(dict(curves(row)), step=row["step"]))
 
     def finish(self, summary: Mapping[str, Any]) -> None:
@@ -110,7 +111,7 @@ class _Wandb(Tracker):
         provenance = summary.get("provenance")
         if provenance and provenance not in self._run.tags:  # a run knows its data only when it has read them
             self._run.tags = (*self._run.tags, provenance)
-        ledger = self._root / "runs" / self._run_id / "ledger.json"
+        ledger = folder_of(self._root, self._run_id) / LEDGER
         if ledger.is_file():
             text = "Every release of the run: sampling law, sensitivity, noise; epsilon is computed from it alone."
             artifact = wandb.Artifact(f"ledger-{self._run_id}", type="ledger", description=text)
@@ -207,13 +208,13 @@ def offline_folders(root: Path, run_id: str = "") -> list[Path]:
 def curves(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """A line of the history as W&B draws it: a chart for each path, `valid/wga` or `valid/accuracy/8`."""
     own = {key: row[key] for key in _NOT_OF_A_SPLIT if key in row}
-    scores = {key: value for key, value in row.items() if key not in ("step", "split", *own)}
+    scores = {key: value for key, value in row.items() if key not in ("step", "split", "rows", *own)}
     yield from flat({**own, str(row["split"]): scores})
 
 
 def group_rows(summary: Mapping[str, Any]) -> Iterator[list[Any]]:
     """One row for each split and group, in the order of `_GROUP_COLUMNS`; an empty group has no accuracy."""
-    planned = summary.get("plan", {}).get("epsilon_per_group") or []
+    planned = (summary.get("plan") or {}).get("epsilon_per_group") or []
     spent = summary.get("ledger_epsilon_per_group") or []
     for split in ("valid", "test"):
         scores = summary.get(split) or {}

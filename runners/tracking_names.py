@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from runners.identity import hashed_part
+from runners.labels import budget_of
 from runners.spec import name_of
 from runners.store import to_json
+from runners.stored import HISTORY, RUNNING, folder_of, manifests
 
 LONGEST_TAG = 64  # W&B takes no longer one
 _IN_THE_NAME = ("epsilon", "dataset", "algorithm")
@@ -48,7 +50,7 @@ def known(config: Mapping[str, Any], root: Path, run_id: str) -> Known:
     dataset, algorithm = name_of(config["dataset"]), name_of(config["algorithm"])
     places = list(_places(root, run_id))
     label = places[0].label if places else algorithm
-    budget = f"ε={config['privacy']['epsilon']:g}"
+    budget = budget_of(config)
     values = [f"{name}={_text(value)}" for name, value in (places[0].values if places else {}).items()]
     tags = [place.target.partition("/")[0] for place in places] + [place.target for place in places]
     tags += [dataset, algorithm, config["scale"]["name"], config["dataset"].get("provenance"), budget]
@@ -76,7 +78,7 @@ def tag_list(tags: Iterable[str | None]) -> list[str]:
 
 def _places(root: Path, run_id: str) -> Iterator[_Place]:
     """The targets that need a run, the one asked for last first."""
-    found = {path: path.stat().st_mtime_ns for path in root.glob("targets/**/manifest.json")}
+    found = {path: path.stat().st_mtime_ns for path in manifests(root).values()}
     seen = set()
     for path in sorted(found, key=lambda path: (-found[path], path)):
         place = _of_manifest(path, found[path]).get(run_id)
@@ -114,7 +116,7 @@ def _of_manifest(path: Path, changed: int) -> dict[str, _Place]:
 def _history(root: Path, run_id: str) -> Iterator[dict[str, Any]]:
     """The evaluations in the folder of a run in training; its last line may be torn."""
     try:
-        lines = (root / "runs" / f"{run_id}.running" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (folder_of(root, run_id, RUNNING) / HISTORY).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return
     for line in lines:

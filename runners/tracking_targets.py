@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.leases import Leases
+from runners.stored import MANIFEST, RUNS
 from runners.tracking import begin, guarded, is_on, offline_folders
 from runners.tracking_names import tag_list
 
@@ -44,7 +45,7 @@ def _mirror(config: Mapping[str, Any], manifest: Path, files: Sequence[Path], ve
     root = Path(config["results"]["root"]).absolute()
     about = _portable(json.loads(manifest.read_text(encoding="utf-8")))
     run_id = target_id(about["target"], about["variant"])
-    (root / "runs").mkdir(parents=True, exist_ok=True)
+    (root / RUNS).mkdir(parents=True, exist_ok=True)
     lease = Leases(root).take(run_id)
     if lease is None:  # another process draws the same
         return
@@ -83,7 +84,7 @@ def _log(run: Any, about: Mapping[str, Any], files: Sequence[Path]) -> None:
             run.log(shown)
     for path in files:
         shutil.copyfile(path, folder / path.name)
-    (folder / "manifest.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     # W&B takes few characters in a name, and a variant has others.
     name = f"{re.sub('[^A-Za-z0-9_.-]', '-', about['target'])}-{run.id.removeprefix('target-')}"
     text = f"{about['title']} [{about['variant']}]: the table or figure, its values, and the runs behind them."

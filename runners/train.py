@@ -5,6 +5,7 @@ its processes train one run together (runners/distributed.py).
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,58 +20,59 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 import conf
-from runners import sweeper
+from runners import hydra_plugin
 from runners.config import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve, run_id
 from runners.errors import ConfigError, RunsFailed, guarded
 from runners.labels import label_of
-from runners.local_launcher import train
-from runners.process import prepare
+from runners.launcher import train
+from runners.process import environment, prepare
 from runners.store import Store
 
-# What the one run of a process raised: Hydra would print it in its own way before passing it on.
-_raised: list[Exception] = []
 
+def _train(cfg: DictConfig, command: str) -> dict[str, Any]:
+    """Train one run; its configuration.
 
-@hydra.main(version_base=VERSION_BASE, config_path=f"pkg://{conf.__name__}", config_name=CONFIG_NAME)
-def _app(cfg: DictConfig) -> None:
-    """One run; of a sweep, only under a launcher that starts a job for each."""
-    if HydraConfig.get().mode is RunMode.MULTIRUN:
-        _train(cfg)
-        return
-    try:
-        _train(cfg)
-        if os.environ.get("RANK", "0") == "0":  # torchrun's other processes would say it again
-            print(result_of(resolve(cfg)))
-    except Exception as error:
-        _raised.append(error)
-
-
-def _train(cfg: DictConfig) -> None:
+    Raises:
+        RunsFailed: it is not done.
+    """
     config = resolve(cfg)
     if config["experiment"]:
         raise ConfigError("experiment=NAME is a sweep: add -m")
     if _processes() == 1:
-        exit_code = train([config]).exit_code
+        exit_code = train([config], command=command).exit_code
     else:
         prepare()  # before torch is imported
         from runners import distributed
 
-        exit_code = distributed.train(config)
+        exit_code = distributed.train(config, command)
     if exit_code:
         raise RunsFailed(exit_code)
+    return config
 
 
 def result_of(config: Mapping[str, Any]) -> str:
     """What came of a finished run, on which data, and where the rest of it lies."""
     store, this = Store(Path(config["results"]["root"])), run_id(config)
     summary = store.summary(this)
-    plan, test, data = summary["plan"], summary.get("test"), summary["provenance"]
+    test, data = summary.get("test"), summary["provenance"]
     told = [label_of(config)]
     if test is not None:
         worst, mean = ("unknown" if test[key] is None else f"{100 * test[key]:.1f} %" for key in ("wga", "avg"))
         told.append(f"test WGA {worst}, AVG {mean}" + ("" if data == "real" else f" ({data.upper()} DATA)"))
-    told.append(f"ε = {plan['epsilon']:.4g} at δ = {plan['delta']:.3g}")
+    told.append(_privacy_of(summary))
     return f"{'; '.join(told)}\n{store.folder(this)}"
+
+
+def _privacy_of(summary: Mapping[str, Any]) -> str:
+    """What is proven, and what the paper claims if it claims by a rule of its own; or that there is no privacy."""
+    plan = summary["plan"]
+    if plan is None:
+        return "no privacy"
+    proven, claim = f"ε = {plan['epsilon']:.4g} at δ = {plan['delta']:.3g}", summary.get("claim") or plan.get("claim")
+    if claim is None or claim["rule"] == "accounted":
+        return proven
+    value = "no finite ε" if claim["epsilon"] is None else f"ε = {claim['epsilon']:.4g} at δ = {claim['delta']:.3g}"
+    return f"claimed by {claim['rule']}: {value}, proven: {proven}"
 
 
 def _processes() -> int:
@@ -89,38 +91,44 @@ def main(arguments: Sequence[str]) -> int:
         ConfigError: nothing was started.
         RunsFailed: some runs are not done.
     """
-    sweeper.register()
+    hydra_plugin.register()
     look_also_in(arguments)
-    _raised.clear()
     if _processes() > 1 and _is_sweep(arguments):
         raise ConfigError("torchrun's processes train one run together: start a sweep (-m) without torchrun")
     overrides = [text for text in arguments if "=" in text and not text.startswith("-")]
     if {"-c", "--cfg"} & {text.partition("=")[0] for text in arguments}:
         compose(overrides)
+    command = shlex.join(["rawls", "train", *arguments])
+    asked: list[DictConfig] = []
+
+    @hydra.main(version_base=VERSION_BASE, config_path=f"pkg://{conf.__name__}", config_name=CONFIG_NAME)
+    def app(cfg: DictConfig) -> None:
+        if HydraConfig.get().mode is RunMode.MULTIRUN:  # a job of a launcher that starts one for each run
+            _train(cfg, command)
+        else:  # not trained in here, where Hydra would tell of errors in its own way
+            asked.append(cfg)
+
     with _called_with(arguments):
         try:
-            _app()
+            app()
         except (HydraException, OmegaConfBaseException) as error:
             raise explained(error, overrides) from error
-    if _raised:
-        raise _raised[0]
+    for cfg in asked:
+        config = _train(cfg, command)
+        if os.environ.get("RANK", "0") == "0":  # torchrun's other processes would say it again
+            print(result_of(config))
     return 0
 
 
 @contextmanager
 def _called_with(arguments: Sequence[str]) -> Iterator[None]:
     """What Hydra takes from the process: its arguments, and that errors are raised instead of printed."""
-    before, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = ["rawls train", *arguments]
-    os.environ["HYDRA_FULL_ERROR"] = "1"
+    before, sys.argv = sys.argv, ["rawls train", *arguments]
     try:
-        yield
+        with environment({"HYDRA_FULL_ERROR": "1"}):
+            yield
     finally:
         sys.argv = before
-        if full_error is None:
-            del os.environ["HYDRA_FULL_ERROR"]
-        else:
-            os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from runners.arguments import results_root
 from runners.errors import ConfigError, nearest
-from runners.run_folder import HISTORY
 from runners.store import Store
+from runners.stored import HISTORY, folder_of, variants
 from runners.tracking import JOB_TYPE
 from runners.tracking_names import LONGEST_TAG
 from runners.wandb_sync import NO_KEY
@@ -78,7 +78,7 @@ def look(root: Path, target: str | None) -> Shown:
         ids = {run["run_id"] for run in planned}
         done = [run_id for run_id in done if run_id in ids]
     # The newest first: it says where the runs of today are mirrored to.
-    done.sort(key=lambda run_id: (root / "runs" / run_id).stat().st_mtime_ns, reverse=True)
+    done.sort(key=lambda run_id: folder_of(root, run_id).stat().st_mtime_ns, reverse=True)
     tracked = (store.config(run_id)["tracking"] for run_id in done)
     tracking = next((one for one in tracked if one["mode"] != "off"), None)
     if tracking is None:
@@ -205,10 +205,8 @@ def workspace(shown: Shown, entity: str) -> Any:
 
 def _planned(root: Path, target: str) -> Iterator[Mapping[str, Any]]:
     """The runs of all variants of a target, each once under each label."""
-    folder = root / "targets"
-    found = sorted((folder / target).glob("*/manifest.json"))
-    if not found:
-        known = {path.parent.parent.relative_to(folder).as_posix() for path in folder.glob("**/manifest.json")}
+    known = variants(root)
+    if not (found := known.get(target)):
         way_out = nearest(target, known) if known else f"`rawls reproduce {target}` makes it"
         raise ConfigError(f"{root} holds no target '{target}': {way_out}")
     runs = (run for path in found for run in json.loads(path.read_text(encoding="utf-8"))["runs"])
@@ -227,4 +225,4 @@ def _group_names(summaries: Iterator[Mapping[str, Any]]) -> tuple[str, ...]:
 def _logs_weights(root: Path, run_id: str) -> bool:
     """Whether a finished run's history has weights of the groups."""
     # Read as text: of thousands of runs, nothing else in their histories is asked for.
-    return b'"group_weights": [' in (root / "runs" / run_id / HISTORY).read_bytes()
+    return b'"group_weights": [' in (folder_of(root, run_id) / HISTORY).read_bytes()

@@ -19,6 +19,7 @@ from runners import memory, process
 from runners.progress import Message
 from runners.store import LeaseLost, ResultsError, RunFolder, Store
 
+TRAIN_FLEET = "runners.fleet:train_fleet"
 SECONDS_BETWEEN_REPORTS = 0.2
 
 Report = Callable[[Message], None]

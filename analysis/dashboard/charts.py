@@ -39,7 +39,7 @@ def lines(
     """Mean against x for each name, with a band, or bars at the points, from low to high.
 
     Args:
-        data: name, x, mean, low, high, n; and the column that `facet` names.
+        data: name, x, mean, low, high, n; and the column that `facet` names. What has no x is a dashed line across.
         x, y: titles of the axes.
         zero: whether the y axis begins at 0, below which no band is drawn.
     """
@@ -76,6 +76,11 @@ def lines(
             },
         },
     ]  # fmt: skip
+    if data["x"].isna().any():
+        layers = [{"transform": [{"filter": "isValid(datum.x)"}], **layer} for layer in layers]
+        across_all = {"type": "rule", "strokeDash": [6, 4], "strokeWidth": 2}
+        level = {"y": height, "color": colour, "tooltip": [tip[0], *tip[2:]]}
+        layers.append({"transform": [{"filter": "!isValid(datum.x)"}], "mark": across_all, "encoding": level})
     if not facet:
         _show({"layer": layers, "height": HEIGHT}, data, description)
         return

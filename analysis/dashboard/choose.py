@@ -12,14 +12,15 @@ from typing import Literal
 import pandas as pd
 import streamlit as st
 
+from analysis.budgets import OPEN, budgets, epsilons, is_open, order
 from analysis.dashboard import parts, stored
 from analysis.dashboard.stored import Here
 from analysis.manifest import Manifest, differing, value_text
-from analysis.names import dataset_title
+from analysis.names import DASH, dataset_title
 from analysis.settings import Settings
 
 EVERYTHING = "all runs"
-AXES = ("seed", "privacy.epsilon")  # chosen by themselves, so they name no configuration
+AXES = ("seed", "privacy.epsilon", "privacy.noise_multiplier")  # chosen by themselves, so they name no configuration
 DULL = ("probe.sampling_variance_every", "schedule.evaluations", "schedule.plan_only", "privacy.search")
 BIND: Literal["query-params"] = "query-params"
 DEFAULTS = 6
@@ -27,7 +28,10 @@ DEFAULTS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """Finished runs with their `configuration`, whose names are in the order of `names`."""
+    """Finished runs with their `configuration`, whose names are in the order of `names`.
+
+    They have their `budget` in words too, and `at`, their place on an axis of budgets: none if they are open.
+    """
 
     runs: pd.DataFrame
     names: list[str]
@@ -62,24 +66,26 @@ def choose(here: Here, runs: pd.DataFrame) -> Chosen | None:
     datasets = list(part["dataset"].dropna().unique())
     dataset = middle.selectbox("Dataset", datasets, key="dataset", bind=BIND)
     part = part[part["dataset"] == dataset]
+    part = part.assign(budget=budgets(part), at=epsilons(part))
     part = part.assign(configuration=configurations(here, part))  # before a budget is chosen: names stay what they are
-    budgets = [f"{budget:g}" for budget in sorted(part["epsilon_target"].dropna().unique())]
-    budget = right.selectbox("Target ε", ["all", *budgets], key="epsilon", bind=BIND)
+    given = sorted(set(part["budget"]) - {OPEN, DASH}, key=order)
+    budget = right.selectbox("Target ε", ["all", *given], key="epsilon", bind=BIND, help=_BUDGET_HELP)
     if budget != "all":
-        part = part[part["epsilon_target"].map("{:g}".format) == budget]
-    order = ordered(part, [] if sweep not in known else known[sweep].methods)
+        part = part[(part["budget"] == budget) | is_open(part)]
+    found = ordered(part, [] if sweep not in known else known[sweep].methods)
     names = st.multiselect(
-        "Methods and settings", order, default=defaults(part, order), key="configurations", bind=BIND, help=_NAMES_HELP
+        "Methods and settings", found, default=defaults(part, found), key="configurations", bind=BIND, help=_NAMES_HELP
     )
     part = part[part["configuration"].isin(names)]
     if not names:
         parts.nothing("Nothing is chosen.", "Choose at least one method above.")
         return None
     parts.notices(part)
-    return Chosen(runs=part, names=[name for name in order if name in names], dataset=dataset_title(dataset))
+    return Chosen(runs=part, names=[name for name in found if name in names], dataset=dataset_title(dataset))
 
 
 _SWEEP_HELP = "A target as it was asked for, or all runs of the results folder, whatever they were run for."
+_BUDGET_HELP = "What was asked for: an epsilon, or the noise. Methods without privacy stay, to compare with."
 _NAMES_HELP = (
     "Runs that differ in their seed alone are one configuration. Chosen at first: of each method that with most seeds."
 )

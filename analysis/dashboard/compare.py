@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from analysis.against_paper import signed
+from analysis.budgets import order, titled
 from analysis.comparison import ACCURACY, compare
 from analysis.dashboard import charts, choose, grids, parts, stored
 from analysis.dashboard.choose import BIND, Chosen
@@ -52,7 +53,7 @@ def measured(runs: pd.DataFrame, groups: pd.DataFrame, metric: str, split: str) 
 
 def summarised(runs: pd.DataFrame, by: Sequence[str], value: str = "value") -> pd.DataFrame:
     """Mean, low, high (one standard deviation) and n over the runs that have a value."""
-    table = runs.groupby([*by], sort=False)[value].agg(["mean", "std", "count", "size"]).reset_index()
+    table = runs.groupby([*by], sort=False, dropna=False)[value].agg(["mean", "std", "count", "size"]).reset_index()
     std = table["std"].fillna(0.0)
     return table.assign(low=table["mean"] - std, high=table["mean"] + std).rename(
         columns={"count": "n", "size": "needed", "configuration": "name"}
@@ -60,23 +61,30 @@ def summarised(runs: pd.DataFrame, by: Sequence[str], value: str = "value") -> p
 
 
 def _budgets(chosen: Chosen, runs: pd.DataFrame, title: str) -> None:
-    points = summarised(runs, ["configuration", "epsilon_target"]).rename(columns={"epsilon_target": "x"})
+    points = summarised(runs, ["configuration", "budget", "at"]).rename(columns={"at": "x"})
     left, right = st.columns([3, 2])
-    budgets = sorted(points["x"].dropna().unique())
+    noise_given = (points["x"].notna() & points["budget"].str.startswith("noise")).any()
+    budgets = sorted(points["budget"].unique(), key=order)
     with left:
-        charts.lines(
-            points.dropna(subset=["mean"]), names=chosen.names, x="Target ε", y=f"{title} in percent",
-            bars=True, zero=True,
-            description=f"{title} of {parts.plain(chosen.names)} on {chosen.dataset} against the target epsilon",
-        )  # fmt: skip
-        if len(budgets) == 1:
+        if points["x"].notna().any():
+            charts.lines(
+                points.dropna(subset=["mean"]), names=chosen.names,
+                x="Target ε, or what the given noise came to" if noise_given else "Target ε", y=f"{title} in percent",
+                bars=True, zero=True,
+                description=f"{title} of {parts.plain(chosen.names)} on {chosen.dataset} against the target epsilon",
+            )  # fmt: skip
+        else:
+            parts.nothing("These methods have no privacy,", "so there is no ε to draw them against.")
+        if points["x"].nunique() == 1:
             st.caption("One budget so far: others come with `privacy=eps1,eps8` in the command that trains.")
-    cells = {(row["name"], row["x"]): row for row in points.to_dict("records")}
+        if points["x"].notna().any() and points["x"].isna().any():
+            st.caption("Dashed across: without privacy.")
+    cells = {(row["name"], row["budget"]): row for row in points.to_dict("records")}
     rows: list[list[str | Cell]] = [
         [name, *[_cell(cells.get((name, budget)), points["n"].max()) for budget in budgets]] for name in chosen.names
     ]
     with right:
-        header = ["Configuration", *[f"ε = {budget:g}" for budget in budgets]]
+        header = ["Configuration", *map(titled, budgets)]
         grids.show(f"{title} on {chosen.dataset}, percent, {_over(points)}", header, rows)
 
 
@@ -97,15 +105,13 @@ def _cell(row: dict[str, float] | None, common: int) -> str:
 
 def _pareto(chosen: Chosen, split: str) -> None:
     x, y = (
-        summarised(
-            chosen.runs.assign(value=100 * chosen.runs[f"{split}_{metric}"]), ["configuration", "epsilon_target"]
-        )
+        summarised(chosen.runs.assign(value=100 * chosen.runs[f"{split}_{metric}"]), ["configuration", "budget", "at"])
         for metric in ("avg", "wga")
     )
     points = pd.DataFrame(
         {
-            "name": x["name"], "epsilon": x["epsilon_target"], "n": x["n"], "x": x["mean"], "x_low": x["low"],
-            "x_high": x["high"], "y": y["mean"], "y_low": y["low"], "y_high": y["high"],
+            "name": x["name"], "epsilon": x["at"], "budget": x["budget"], "n": x["n"], "x": x["mean"],
+            "x_low": x["low"], "x_high": x["high"], "y": y["mean"], "y_low": y["low"], "y_high": y["high"],
         }
     ).dropna(subset=["x", "y"])  # fmt: skip
     if points.empty:
@@ -121,13 +127,14 @@ def _pareto(chosen: Chosen, split: str) -> None:
         )  # fmt: skip
     rows: list[list[str | Cell]] = [
         [
-            row["name"], f"{row['epsilon']:g}", f"{row['y']:.1f}", f"{row['x']:.1f}", str(row["n"]),
+            row["name"], row["budget"], f"{row['y']:.1f}", f"{row['x']:.1f}", str(row["n"]),
             Cell(text="✓ on the front", mark="good") if row["front"] else "beaten",
         ]
         for row in points.sort_values(["epsilon", "y"], ascending=[True, False]).to_dict("records")
     ]  # fmt: skip
     with right:
         caption = "On the front: no other configuration of that budget has both a higher WGA and a higher AVG (means)"
+        caption += "; those without privacy are ranked among themselves" if points["epsilon"].isna().any() else ""
         grids.show(caption, ["Configuration", "ε", "WGA", "AVG", "n", "Pareto front"], rows)
 
 
@@ -143,8 +150,7 @@ def front(points: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def _groups(chosen: Chosen, groups: pd.DataFrame) -> None:
-    several = chosen.runs["epsilon_target"].nunique() > 1
-    if several:
+    if chosen.runs["at"].nunique() > 1:
         parts.nothing("These are runs of several budgets.", "Choose one under Target ε to compare the groups at it.")
         return
     joined = groups.merge(chosen.runs[["run_id", "configuration"]], on="run_id")
@@ -216,7 +222,7 @@ def differences(here: Here, chosen: Chosen, base: str, metric: str) -> pd.DataFr
     whole = metric in ("WGA", "AVG")
     groups, settings = stored.runs(here).groups, stored.settings(here)
     own_group = None if whole else groups[groups["group_name"] == metric]
-    several = runs["epsilon_target"].nunique() > 1
+    several = runs["at"].nunique() > 1
     found = []
     for name in (name for name in chosen.names if name != base):
         cells = compare(runs, name, base, groups=own_group, settings=settings)

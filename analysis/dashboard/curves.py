@@ -20,6 +20,7 @@ TITLES = {
     "wga": "WGA", "avg": "AVG", "accuracy": "accuracy of a group", "loss": "loss of a group",
     "count": "examples of a group", "group_weights": "weight of a group", "variance": "sampling variance",
 }  # fmt: skip
+SPLITS = {"valid": "validation", "test": "test", "train": "training"}
 PERCENT = ("wga", "avg", "accuracy")
 MOST_PANELS, FIRST_PANELS = 12, 3
 POINTS = 250  # of a curve: more than a screen shows
@@ -36,11 +37,15 @@ def show(here: Here) -> None:
         parts.nothing("These runs logged nothing.", "A run logs at `schedule.evaluations` points of its training.")
         return
     known = _series(str(here.root), stored.key_of(run_ids), history)
-    left, middle, right = st.columns([1.4, 1, 2.6])
+    left, middle, part, right = st.columns([1.4, 1, 1, 2.4])
     title = left.selectbox("Series", list(known), key="series", bind=BIND)
     name, kind = known[title]
     axes = ["epoch", "step"] if kind == "evaluation" else ["step"]
     axis = middle.selectbox("Against", axes, key="against", bind=BIND)
+    split = ""
+    if kind == "evaluation" and (logged := splits(history, name)):
+        split = part.selectbox("Split", logged, key="part", bind=BIND)
+        history = history[history["split"] == split]
     groups = group_numbers(chosen, stored.runs(here).groups) if per_group(history, name) else {}
     wanted: list[str] = []
     if groups:
@@ -55,7 +60,7 @@ def show(here: Here) -> None:
     if points.empty:
         parts.nothing(f"These runs did not log {title}.", "Choose another series.")
         return
-    _draw(chosen, points, title, name, axis)
+    _draw(chosen, points, title, name, axis, SPLITS.get(split, split))
 
 
 @st.cache_data(max_entries=20, show_spinner=False)
@@ -76,6 +81,12 @@ def series(history: pd.DataFrame) -> dict[str, tuple[str, str]]:
                 title = TITLES.get(name, name)
                 found[title if kind == "evaluation" or name in TITLES else f"{kind}: {title}"] = (name, str(kind))
     return found
+
+
+def splits(history: pd.DataFrame, name: str) -> list[str]:
+    """The parts for which a series was logged, validation first: runs are chosen by it."""
+    logged = set(history.loc[history[name].notna(), "split"].dropna())
+    return [split for split in SPLITS if split in logged] + sorted(logged - SPLITS.keys())
 
 
 def _numeric(values: pd.Series) -> bool:
@@ -157,7 +168,7 @@ def _spread(rows: pd.DataFrame, panel: str, factor: float) -> pd.DataFrame:
     return points
 
 
-def _draw(chosen: Chosen, points: pd.DataFrame, title: str, name: str, axis: str) -> None:
+def _draw(chosen: Chosen, points: pd.DataFrame, title: str, name: str, axis: str, part: str) -> None:
     unit = " in percent" if name in PERCENT else ""
     several = points["panel"].nunique() > 1
     left, right = st.columns([3, 2])
@@ -176,7 +187,8 @@ def _draw(chosen: Chosen, points: pd.DataFrame, title: str, name: str, axis: str
     with right:
         what = panels[0] if panels != [""] and not several else title
         header = ["Configuration", *([what] if not several else panels)]
-        caption = f"{title}{unit} at the end of training on {chosen.dataset}, validation, mean ± std (n seeds)"
+        where = f"{chosen.dataset}, {part}" if part else chosen.dataset
+        caption = f"{title}{unit} at the end of training on {where}, mean ± std (n seeds)"
         grids.show(caption, header, rows)
 
 

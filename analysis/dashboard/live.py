@@ -1,22 +1,14 @@
-"""What trains now, from the files by which the processes of a sweep show that they live.
+"""What trains now, from the files by which the processes of a sweep show that they live (runners/stored.py).
 
-    workers/<token>.json   a worker and what its runs are doing: {host, pid, runs: [{run_id, label, step, …}]}
-    sweeps/<token>.json    a launcher: {command, total, run_ids: those not done when it began}
-
-Their time is the process's last beat: one that was killed is still shown for a minute, one that ended is not. Nothing
-is written here: reading is all a page may do.
+One that was killed on another machine is still shown for a minute. Nothing is written here: reading is all a page may
+do.
 """
 
-import json
-import os
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DEAD_AFTER_SECONDS = 60.0
+from runners.stored import WORKERS, everyone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,38 +34,13 @@ class Training:
         return self.step / self.steps if self.step is not None and self.steps else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sweep:
-    """A launcher that lives: `run_ids` were not done when it began, of `total` that it was asked for."""
-
-    command: str
-    host: str
-    pid: int
-    total: int
-    run_ids: tuple[str, ...]
-
-
 def training(root: Path) -> list[Training]:
     """Every run that a living worker holds."""
     return [
         _training(run, str(told.get("host", "")))
-        for told in _everyone(root / "workers")
+        for told in everyone(root / WORKERS)
         for run in told.get("runs") or []
         if run.get("event") not in ("done", "failed")
-    ]
-
-
-def sweeps(root: Path) -> list[Sweep]:
-    """Every launcher that lives."""
-    return [
-        Sweep(
-            command=str(told.get("command", "")),
-            host=str(told.get("host", "")),
-            pid=int(told.get("pid", 0)),
-            total=int(told.get("total", 0)),
-            run_ids=tuple(told.get("run_ids") or ()),
-        )
-        for told in _everyone(root / "sweeps")
     ]
 
 
@@ -89,15 +56,3 @@ def _training(run: dict[str, Any], host: str) -> Training:
         rate=taken / elapsed if taken > 0 and elapsed > 0 else None,
         wga=run.get("wga"),
     )
-
-
-def _everyone(folder: Path) -> Iterator[dict[str, Any]]:
-    """What each living process says of itself, in the order they began."""
-    found = []
-    for path in folder.glob("*.json"):
-        with suppress(OSError, ValueError):
-            with open(path, "rb") as file:
-                beat, told = os.fstat(file.fileno()).st_mtime, json.loads(file.read())
-            if isinstance(told, dict) and time.time() - beat <= DEAD_AFTER_SECONDS:
-                found.append(told)
-    yield from sorted(found, key=lambda told: (told.get("started", 0), told.get("token", "")))

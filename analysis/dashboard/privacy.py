@@ -1,14 +1,15 @@
-"""Privacy: what the methods spent, and one run by itself: releases, ε per group, claims and assumptions."""
+"""Privacy: what the methods claim and what is proven, and one run by itself: releases, ε per group and per owner."""
 
 import pandas as pd
 import streamlit as st
 
+from analysis.budgets import is_open, titled
 from analysis.dashboard import charts, choose, grids, parts, stored
 from analysis.dashboard.choose import BIND, Chosen
 from analysis.dashboard.stored import Here
 from analysis.privacy import Privacy, privacy
 
-ABOUT = "What was spent: ε as each method reports it, as it is proven for every group, and the ledger its runs kept."
+ABOUT = "What was spent: ε as each method claims it and by which rule, as it is proven, and the ledger its runs kept."
 MOST_RUNS = 200
 
 
@@ -26,7 +27,7 @@ def show(here: Here) -> None:
     _tables(found)
     st.subheader("One run", divider="gray")
     options = {
-        f"{row.configuration}, ε = {row.epsilon_target:g}, seed {row.seed:g} · {row.run_id}": row.run_id
+        f"{row.configuration}, {titled(row.budget)}, seed {row.seed:g} · {row.run_id}": row.run_id
         for row in runs.head(MOST_RUNS).itertuples()
     }
     label = st.selectbox("Run", list(options), key="run", bind=BIND)
@@ -42,8 +43,7 @@ def _privacy(root: str, run_ids: str, names: str, _here: Here, _runs: pd.DataFra
 
 
 def _chart(here: Here, chosen: Chosen) -> None:
-    budgets = chosen.runs["epsilon_target"].dropna().unique()
-    if len(budgets) > 1:
+    if chosen.runs["at"].nunique() > 1:
         parts.nothing("These are runs of several budgets.", "Choose one under Target ε to see a chart of ε per group.")
         return
     groups = stored.runs(here).groups
@@ -54,11 +54,13 @@ def _chart(here: Here, chosen: Chosen) -> None:
     bars = points.reset_index().drop(columns="group").rename(
         columns={"configuration": "name", "group_name": "group", "max": "mean", "count": "n"}
     )  # fmt: skip
+    targets = chosen.runs["epsilon_target"].dropna().unique()
     bars = bars.assign(low=bars["mean"], high=bars["mean"], count=None).dropna(subset=["mean"])
     if len(bars):
         charts.grouped_bars(
-            bars, names=chosen.names, y="ε of the plan, largest over seeds",
-            line=float(budgets[0]) if len(budgets) else None,
+            bars, names=[name for name in chosen.names if name in set(bars["name"])],
+            y="ε of the plan, largest over seeds",
+            line=float(targets[0]) if len(targets) else None,
             description=f"Epsilon of every group, for {parts.plain(chosen.names)}; dashed: the target",
         )  # fmt: skip
 
@@ -68,6 +70,9 @@ def _tables(found: Privacy) -> None:
     if found.groups:
         with st.expander("ε of each group"):
             grids.table(found.groups)
+    if found.owners:
+        with st.expander("ε of each owner"):
+            grids.table(found.owners)
     if found.releases:
         with st.expander("Releases: every noisy answer computed from private data"):
             grids.table(found.releases)
@@ -81,8 +86,12 @@ def _one(here: Here, run: pd.DataFrame) -> None:
     grids.table(found.epsilons)
     if found.groups:
         grids.table(found.groups)
+    if found.owners:
+        grids.table(found.owners)
     if found.releases:
         grids.table(found.releases)
+    elif is_open(run).all():
+        parts.nothing("This run was trained without privacy:", "it released everything, and has no ledger.")
     else:
         parts.nothing("This run has no ledger:", "it was planned only, or its ledger.json is missing.")
     _assumptions(found.assumptions)

@@ -5,15 +5,20 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from analysis.budgets import OPEN, budgets, is_open, order
 from analysis.dashboard import grids, live, parts, stored
 from analysis.dashboard.choose import BIND, methods
 from analysis.dashboard.stored import Here
+from analysis.names import DASH
 from analysis.tables import Cell
+from runners.stored import folder_of
+from runners.stored import sweeps as sweeps_of
 
 SECONDS_BETWEEN_LOOKS = 2.0
 MOST_SHOWN = 40  # of what trains, and of failures
 COLUMNS = {
-    "state": "State", "method": "Method", "dataset": "Dataset", "epsilon_target": "Target ε", "seed": "Seed",
+    "state": "State", "method": "Method", "dataset": "Dataset", "epsilon_target": "Target ε",
+    "claim_epsilon": "Claimed ε", "claimed_by": "Claimed by", "epsilon_max": "Proven ε", "seed": "Seed",
     "test_wga": "Test WGA", "test_avg": "Test AVG", "provenance": "Data", "scale": "Scale", "seconds": "Seconds",
     "finished": "Finished", "run_id": "Run",
 }  # fmt: skip
@@ -38,12 +43,12 @@ def _now(here: Here, seen: str) -> None:
     st.subheader("Now", divider="gray")
     if stored.state(here.root) != seen:
         st.rerun()
-    sweeps, training = live.sweeps(here.root), live.training(here.root)
+    sweeps, training = sweeps_of(here.root), live.training(here.root)
     if not sweeps and not training:
         st.markdown("Nothing trains here at the moment.")
         return
     for sweep in sweeps:
-        done = sweep.total - sum(not (here.root / "runs" / run_id).is_dir() for run_id in sweep.run_ids)
+        done = sweep.total - sum(not folder_of(here.root, run_id).is_dir() for run_id in sweep.run_ids)
         part = done / sweep.total if sweep.total else 0.0
         told = f"`{sweep.command}` on {sweep.host}: {done} of {sweep.total} runs done"
         st.progress(min(max(part, 0.0), 1.0), text=told)
@@ -73,10 +78,10 @@ def _filtered(runs: pd.DataFrame) -> pd.DataFrame:
         wanted = cell.multiselect(title, known, key=column, bind=BIND, placeholder="any")
         if wanted:
             part = part[part[column].isin(wanted)]
-    budgets = [f"{budget:g}" for budget in sorted(runs["epsilon_target"].dropna().unique())]
-    budget = cells[3].selectbox("Target ε", ["any", *budgets], key="epsilon", bind=BIND)
+    found = budgets(runs)
+    budget = cells[3].selectbox("Target ε", ["any", *sorted(set(found) - {DASH}, key=order)], key="epsilon", bind=BIND)
     if budget != "any":
-        part = part[part["epsilon_target"].map("{:g}".format) == budget]
+        part = part[found[part.index] == budget]
     text = cells[4].text_input("Run or error contains", key="text", bind=BIND)
     if text:
         errors = part["error"].fillna("").astype(str)
@@ -89,16 +94,19 @@ def _table(part: pd.DataFrame) -> None:
     if part.empty:
         parts.nothing("No run is like that.", "Take a filter away.")
         return
-    shown = part[list(COLUMNS)].rename(columns=COLUMNS)
+    rules = part["claim_rule"].where(part["claim_rule"].notna() | part["claim_epsilon"].isna(), "what is proven")
+    shown = part.assign(claimed_by=rules.mask(is_open(part), OPEN))[list(COLUMNS)].rename(columns=COLUMNS)
     shown["Finished"] = shown["Finished"].astype(str).str[:16].str.replace("T", " ").where(shown["Finished"].notna())
     for name in ("Test WGA", "Test AVG"):
         shown[name] = 100 * shown[name]
     st.dataframe(
         shown, hide_index=True, height=min(38 + 35 * len(shown), 360), key="picked", on_select=_pick(part),
-        selection_mode="multi-row",
+        selection_mode="multi-row", placeholder=DASH,
         column_config={
             "Test WGA": st.column_config.NumberColumn(format="%.1f %%"),
             "Test AVG": st.column_config.NumberColumn(format="%.1f %%"),
+            "Claimed ε": st.column_config.NumberColumn(format="%.4g"),
+            "Proven ε": st.column_config.NumberColumn(format="%.4g"),
             "Seconds": st.column_config.NumberColumn(format="%.0f"),
             "Seed": st.column_config.NumberColumn(format="%d"),
         },

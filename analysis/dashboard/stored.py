@@ -21,10 +21,10 @@ from analysis.load import Store, load
 from analysis.manifest import Manifest
 from analysis.settings import Settings, flat
 from analysis.settings import load as load_settings
+from runners.stored import CONFIG, ERROR, FAILED, RUNS, UNFINISHED, folder_of, from_yaml
+from runners.stored import manifests as all_manifests
 
-STATES = ("", "running", "failed")  # what follows the dot of a run's folder
 _READING = "Reading the histories"
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +52,9 @@ def state(root: Path) -> str:
     Each of these makes or renames a file or a folder, and so does a run that takes the place of one of its id; of two
     such changes the time may be the same, the names are not.
     """
-    folder = root / "runs"
+    folder = root / RUNS
     try:
-        names = [name for name in os.listdir(folder) if name.partition(".")[2] in STATES]
+        names = [name for name in os.listdir(folder) if name.partition(".")[2] in ("", *UNFINISHED)]
     except (FileNotFoundError, NotADirectoryError):
         names = []
     return key_of([str(time_of(folder)), *sorted(names)])
@@ -90,9 +90,7 @@ def _histories(root: str, state: str, key: str, _run_ids: Sequence[str]) -> pd.D
 
 def manifests(here: Here) -> dict[str, Path]:
     """'asc/table1 · digits-smoke' -> the manifest's path, for every target that was asked for here."""
-    root = here.root / "targets"
-    paths = sorted(root.rglob("manifest.json"))
-    return {" · ".join(path.parent.relative_to(root).as_posix().rsplit("/", 1)): path for path in paths}
+    return {" · ".join(name.rsplit("/", 1)): path for name, path in all_manifests(here.root).items()}
 
 
 def manifest(path: Path) -> Manifest:
@@ -139,7 +137,7 @@ def experiments(files: tuple[Path, ...]) -> dict[str, Experiment]:
     found = {}
     for path in files:
         try:
-            content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+            content = from_yaml(path.read_text(encoding="utf-8"))
             name, draw = f"{path.parent.name}/{path.stem}", content.get("draw") or {}
             found[name] = Experiment(
                 target=name,
@@ -166,25 +164,25 @@ def _settings(root: str, state: str) -> Mapping[str, Settings]:
 
 def config(here: Here, run_id: str, status: str) -> dict[str, Any]:
     """The whole configuration of one run, flat; empty if there is none."""
-    return flat(_yaml(_text(here, run_id, status, "config.yaml")))
+    return flat(_yaml(_text(here, run_id, status, CONFIG)))
 
 
 def error(here: Here, run_id: str) -> str:
     """What a failed run left: its error and trace."""
-    return _text(here, run_id, "failed", "error.txt")
+    return _text(here, run_id, FAILED, ERROR)
 
 
 def _text(here: Here, run_id: str, status: str, name: str) -> str:
-    folder = run_id if status in ("done", "unreadable") else f"{run_id}.{status}"
     try:
-        return (here.root / "runs" / folder / name).read_text(encoding="utf-8")
+        suffix = status if status in UNFINISHED else ""
+        return (folder_of(here.root, run_id, suffix) / name).read_text(encoding="utf-8")
     except OSError:
         return ""
 
 
 def _yaml(text: str) -> dict[str, Any]:
     try:
-        found = yaml.load(text, Loader=_LOADER)
+        found = from_yaml(text)
     except yaml.YAMLError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -6,7 +6,8 @@ Options of `draw`, besides those of every kind:
     metrics   default [wga, avg]
     split     default test
 Bold as the papers set it: the best of a column and all within one (its) standard deviation. A star marks a
-method whose least protected group has an epsilon well above the target.
+method whose least protected group has an epsilon well above the target. Notes name methods without privacy, and the
+claims that papers make by a rule of their own, beside what is proven.
 """
 
 from itertools import product
@@ -14,6 +15,7 @@ from itertools import product
 import pandas as pd
 
 from analysis.against_paper import Measured, compare, comparison_table, overall, summary_line
+from analysis.budgets import between, claim_text, is_open, rules_told
 from analysis.drawing import Drawing, table_files
 from analysis.load import Store
 from analysis.manifest import Manifest
@@ -121,15 +123,27 @@ def _weaker(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def _notes(runs: pd.DataFrame, weaker: dict[str, dict[str, float]]) -> list[str]:
-    if not weaker:
-        return []
+    done = runs[runs["status"] == "done"]
+    told = [_weaker_note(runs, weaker)] if weaker else []
+    claiming = done[done["claim_rule"].notna()]
+    cases = [
+        f"{method} on {dataset_title(dataset)}: {claim_text(own, '.2f')}, proven {between(own['epsilon_max'], '.2f')}"
+        for (method, dataset), own in claiming.groupby(["method", "dataset"], sort=False)
+    ]
+    if cases:
+        told.append(f"ε claimed beside proven: {'; '.join(cases)}. {'; '.join(rules_told(claiming))}.")
+    without = done.loc[is_open(done), "method"].unique()
+    return [*told, f"No privacy: {', '.join(without)}."] if len(without) else told
+
+
+def _weaker_note(runs: pd.DataFrame, weaker: dict[str, dict[str, float]]) -> str:
     several = runs["dataset"].nunique() > 1
     cases = [
         f"{method}: ε = {epsilon:.2f}" + (f" ({dataset_title(dataset)})" if several else "")
         for method, by_dataset in weaker.items()
         for dataset, epsilon in by_dataset.items()
     ]
-    return ["* weaker privacy for minority groups, largest over groups: " + ", ".join(cases) + "."]
+    return "* weaker privacy for minority groups, largest over groups: " + ", ".join(cases) + "."
 
 
 def _long(runs: pd.DataFrame, cells: Cells) -> pd.DataFrame:

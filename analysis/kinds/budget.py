@@ -4,25 +4,29 @@ ASC Fig 1: WGA, AVG and ε₈ on Unbalanced MNIST, mean ± std over seeds. figur
 
 Options of `draw`, besides those of every kind:
     group   name of the smallest group ("8"); default: the largest epsilon over groups, whichever group has it
-The target is the run's own; for a run that is not finished, its coordinate `epsilon`.
+The target is the run's own; for a run that is not finished, its coordinate `epsilon`. Where the noise was given, it is
+what that came to. A method without privacy has no place on the axis: the table alone has it.
 """
 
 import pandas as pd
 
+from analysis.budgets import OPEN, epsilons, is_open
 from analysis.drawing import Drawing
 from analysis.figures import Panel, Sheet
 from analysis.kinds.curves import drawing, of_one_dataset, over_seeds, plain_table, point_text
 from analysis.load import Store
 from analysis.manifest import Manifest, coordinate
 from analysis.names import DASH
-from analysis.tables import Table
+from analysis.statistics import spread
+from analysis.tables import Table, spread_text
 
 ACCURACIES = {"test_wga": "WGA", "test_avg": "AVG"}
 
 
 def budget_figure(manifest: Manifest, store: Store) -> Drawing:
     runs = of_one_dataset(manifest, store)
-    runs = runs.assign(target=runs["epsilon_target"].fillna(pd.to_numeric(coordinate(runs, "epsilon"))))
+    targets = epsilons(runs).fillna(pd.to_numeric(coordinate(runs, "epsilon")))
+    runs = runs.assign(target=targets.where(~is_open(runs)))
     manifest.check_one_run_per(runs, "method", "target", "seed")
     done = runs[runs["status"] == "done"]
     group = manifest.draw.get("group")
@@ -66,5 +70,16 @@ def _summary(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, title
             epsilon = cells.get((method, target, "epsilon_group"))
             accuracies = [point_text(cell, needed=needed[method, target]) for cell in found]
             body.append([method, f"{target:g}", *accuracies, f"{epsilon['mean']:.2f}" if epsilon else DASH])
+    body += _without(runs[is_open(runs)], manifest.methods)
     caption = "Test accuracy in percent, last iterate, mean ± std over seeds."
     return plain_table(caption, ["Method", "Target ε", *ACCURACIES.values(), title], body)
+
+
+def _without(runs: pd.DataFrame, methods: list[str]) -> list[list[str]]:
+    """The rows of methods without privacy."""
+    body = []
+    for method in (method for method in methods if (runs["method"] == method).any()):
+        own = runs[runs["method"] == method]
+        scores = [spread(own.loc[own["status"] == "done", name]).scaled(100) for name in ACCURACIES]
+        body.append([method, OPEN, *(spread_text(score, needed=len(own)) for score in scores), DASH])
+    return body

@@ -35,7 +35,7 @@ def training_curve(manifest: Manifest, store: Store) -> Drawing:
     manifest.check_one_run_per(runs, "method", "seed")
     metric, split = manifest.draw.get("metric", "wga"), manifest.draw.get("split", "valid")
     subplots = bool(manifest.draw.get("subplots", False))
-    where = {"valid": "Validation", "test": "Test"}.get(split, split)
+    where = {"valid": "Validation", "test": "Test", "train": "Training"}.get(split, split)
     history = store.history[(store.history["kind"] == "evaluation") & (store.history["split"] == split)]
     points = over_seeds(_of_done(history, runs), by=["method", "step", "epoch"], value=metric, scale=100)
     points = points.rename(columns={"epoch": "x"})

@@ -1,6 +1,7 @@
 """The command: measures what is asked for, prints each table and writes it under results.root/bench.
 
 step    speed and memory of one run's private step (bench/step.py)
+methods what a step of each method takes, over DP-SGD's (bench/each_method.py)
 sweep   ten runs at once, in every arrangement worth trying (bench/sweep.py)
 plan    a thousand runs, from the command to their fleets (bench/plan.py)
 store   ten thousand finished runs, listed and loaded (bench/store.py)
@@ -15,11 +16,12 @@ from typing import Any
 from models import compiled, conv2d
 from runners import environment, process
 from runners.arguments import results_root
-from runners.bench import pages, plan, step, store, sweep
+from runners.bench import each_method, pages, plan, step, store, sweep
 from runners.errors import ConfigError, nearest
 
 KINDS = {
     "step": step.measured,
+    "methods": each_method.measured,
     "sweep": sweep.measured,
     "plan": plan.measured,
     "store": store.measured,
@@ -60,7 +62,10 @@ def _parser() -> argparse.ArgumentParser:
         description=f"How fast we are, beside others. Let the machine rest meanwhile.\n\n{__doc__}",
     )
     parser.add_argument(
-        "what", nargs="*", metavar="step|sweep|plan|store|pages|results.root=FOLDER", help="default: all, to ./results"
+        "what",
+        nargs="*",
+        metavar="step|methods|sweep|plan|store|pages|results.root=FOLDER",
+        help="default: all, to ./results",
     )
     parser.add_argument("--workloads", help=f"of step and sweep, comma-separated: {','.join(sweep.WORKLOADS)}, …")
     parser.add_argument("--rounds", type=int, default=5, help="how often everything is measured; default: 5")

@@ -20,8 +20,8 @@ from accounting.plan import Budget
 from accounting.sampling import BLOCK_STEPS, CellPoisson, Population, SamplingLaw, StratifiedWithoutReplacement
 from accounting.streams import Streams
 from algorithms.asc import Asc
-from algorithms.base import Task
-from algorithms.optimizer import Sgd
+from algorithms.base import Method, Task
+from algorithms.optimizer import Optimizer
 from algorithms.private_step import PrivateMember, PrivateStep
 from algorithms.rows import Batch, TrainingRows
 from datasets.base import InMemory, rows_at_once
@@ -38,6 +38,7 @@ BATCH = 256
 PARTS = 5  # the timed steps are cut into so many parts, and the median part counts
 WARM_UP_STEPS = 5
 CPU = torch.device("cpu")
+ASC = Asc()
 warnings.filterwarnings("ignore", "Full backward hook is firing")  # Opacus', on inputs that need no gradient
 
 Step = Callable[[], object]
@@ -113,19 +114,30 @@ def step_of(name: str, method: str, runs: int = 1) -> Step:
 
 
 class OneBatch(PrivateStep):
-    """The private step on the same batch each time."""
+    """The private step, one after another, on the same batch each time unless rows are to be drawn."""
 
     batch: Batch | None = None
+    draws = False
+    steps = 0
+
+    def next_step(self) -> None:
+        self.step(self.steps)
+        self.steps += 1
 
     def _draw(self, step: int) -> Batch:
-        if self.batch is None:
+        if self.batch is None or self.draws:
             self.batch = super()._draw(step)
         return self.batch
 
 
-def private(problem: Problem, *, draw: bool, runs: int = 1) -> Step:
-    """Private steps of ASC for a fleet: a stratified batch, a norm bound per group, ledger, noise and SGD."""
-    method, population = Asc(), Population(GROUP_SIZES)
+def private(problem: Problem, *, draw: bool, runs: int = 1, method: Method = ASC) -> Step:
+    """Private steps of a fleet; of ASC: a stratified batch, a norm bound per group, ledger, noise and SGD."""
+    return stepper_of(problem, draw=draw, runs=runs, method=method).next_step
+
+
+def stepper_of(problem: Problem, *, draw: bool, runs: int, method: Method) -> OneBatch:
+    """The private step of a fleet of runs that differ in their noise only."""
+    population = Population(GROUP_SIZES)
     # No reweighting falls into the measurement: it is made once an epoch, not in every step.
     task = Task(population=population, batch_size=BATCH, steps=10_000, steps_per_epoch=10_001)
     plan = method.plan(task, _budget(method))
@@ -142,7 +154,7 @@ def private(problem: Problem, *, draw: bool, runs: int = 1) -> Step:
         streams = Streams(f"bench {run}")
         return PrivateMember(
             method=method,
-            optimizer=Sgd(lr=0.1),
+            optimizer=Optimizer(lr=0.1),
             task=task,
             plan=plan,
             streams=streams,
@@ -152,12 +164,12 @@ def private(problem: Problem, *, draw: bool, runs: int = 1) -> Step:
         )
 
     params = torch.stack([engine.initial(run) for run in range(runs)])
-    stepper = (PrivateStep if draw else OneBatch)(engine, [member(run) for run in range(runs)], params)
-    numbers = count()
-    return lambda: stepper.step(next(numbers))
+    stepper = OneBatch(engine, [member(run) for run in range(runs)], params)
+    stepper.draws = draw
+    return stepper
 
 
-def _budget(method: Asc) -> Budget:
+def _budget(method: Method) -> Budget:
     return Budget(epsilon=8.0, delta=1e-5, neighbouring=method.neighbouring, accountant="rdp", search="tight")
 
 

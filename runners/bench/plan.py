@@ -38,18 +38,18 @@ def seconds():
 from runners import process
 process.prepare()
 from runners.experiments import plan
-from runners.local_launcher import planned, preflight
-from runners.planner import layout
+from runners.launcher import planned, preflight
+from runners.planner import fleets, places
 from runners.store import Store
 found = {"imported": seconds()}
 runs = [planned(run.config) for run in plan(arguments, ()).runs]
 found["composed"] = seconds()
 preflight(runs, Store(root / "results"))
 found["checked"] = seconds()
-fleets = layout(runs, workers=None).fleets
+packed = fleets(runs, workers=len(places(runs, workers=None)))
 found["packed"] = seconds()
-assert sorted(run.run_id for fleet in fleets for run in fleet) == sorted(run.run_id for run in runs)
-print(json.dumps({**found, "runs": len(runs), "fleets": len(fleets)}))
+assert sorted(run.run_id for fleet in packed for run in fleet) == sorted(run.run_id for run in runs)
+print(json.dumps({**found, "runs": len(runs), "fleets": len(packed)}))
 """
 
 

@@ -140,21 +140,6 @@ def test_replacing_one_moves_the_sum_twice_as_far_as_removing_one(accountant: Ac
     assert replaced == pytest.approx(spent([GaussianEvent(Everyone(), kappa / 2, 3)], ADD, accountant), rel=1e-9)
 
 
-@pytest.mark.parametrize(("neighbouring", "shift"), [(ADD, 1.0), (REPLACE, 2.0)])
-def test_pld_of_the_gaussian_is_its_formula(neighbouring: Neighbouring, shift: float) -> None:
-    """delta(eps) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), mu = shift / kappa (Balle and Wang 2018)."""
-    kappa, steps = 5 * math.sqrt(3), 3
-    mu = shift * math.sqrt(steps) / kappa
-
-    def missing(eps: float) -> float:
-        cdf = stats.norm.cdf
-        return float(cdf(mu / 2 - eps / mu) - math.exp(eps) * cdf(-mu / 2 - eps / mu)) - DELTA
-
-    exact = optimize.brentq(missing, 0, 50)
-    value = spent([GaussianEvent(Everyone(), kappa, steps)], neighbouring, "pld")
-    assert exact <= value <= exact + 1e-3
-
-
 @pytest.mark.parametrize("neighbouring", list(Neighbouring))
 def test_pld_of_one_poisson_step_is_the_hockey_stick_divergence(neighbouring: Neighbouring) -> None:
     """By quadrature: the record is at +1 with probability q, its neighbour absent, or at -1 with probability q."""

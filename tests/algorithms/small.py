@@ -17,7 +17,7 @@ from accounting.plan import Budget
 from accounting.sampling import Population
 from accounting.streams import Streams
 from algorithms.base import Method, Task
-from algorithms.optimizer import Sgd
+from algorithms.optimizer import Optimizer
 from algorithms.private_step import PrivateMember, PrivateStep
 from algorithms.rows import TrainingRows
 from models.fused import FusedEngine
@@ -67,7 +67,7 @@ def member(
     streams = Streams(key)
     return PrivateMember(
         method=method,
-        optimizer=Sgd(lr=optimizer.get("lr", 0.1), momentum=optimizer.get("momentum", 0.5)),
+        optimizer=Optimizer(lr=optimizer.get("lr", 0.1), momentum=optimizer.get("momentum", 0.5)),
         task=task,
         plan=plan,
         streams=streams,

@@ -44,7 +44,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def summary(run: str, **changes: Any) -> dict[str, Any]:
-    """A finished run of three groups, real data at paper scale, with `changes` on top (`plan` is merged)."""
+    """A finished run of three groups, real data at paper scale, with `changes` on top (`plan` is merged, or None)."""
     plan = {
         "noise_multiplier": 9.609375,
         "target_epsilon": 1.0,
@@ -78,7 +78,8 @@ def summary(run: str, **changes: Any) -> dict[str, Any]:
         "valid": scores,
         "group_names": ["0", "1", "8"],
     }
-    return {**content, **changes, "plan": plan | changes.get("plan", {})}
+    own = changes.get("plan", {})
+    return {**content, **changes, "plan": None if own is None else plan | own}
 
 
 def write_run(root: Path, run: str, *, history: Iterable[dict[str, Any]] | None = None, **changes: Any) -> None:

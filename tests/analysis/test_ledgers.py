@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import analysis
-from accounting.events import Everyone, GaussianEvent
+from accounting.events import Everyone, GaussianEvent, Poisson
 from accounting.ledger import Line
-from accounting.release import Release
+from accounting.release import Answer, Release
 from accounting.sampling import Population, StratifiedWithoutReplacement, UniformPoisson, WholeTrainingSet
 from analysis import cache, ledgers
 from tests.analysis.stores import write_json, write_run, write_unfinished
@@ -32,7 +32,7 @@ def ledger() -> dict[str, Any]:
         law=UniformPoisson(SIZES, 0.25),
         bounds=(1.0, 1.0, 1.0),
         noise_std=2.0,
-        charged_as=GaussianEvent(Everyone(), 1.5),
+        charged_as=GaussianEvent(Poisson(0.5), 1.5),
     )
     lines = [line(gradient, count=10), line(losses), line(charged, first_step=10, count=3)]
     return {"releases": lines, "assumptions": ASSUMPTIONS}
@@ -56,6 +56,25 @@ def test_a_release_is_one_row_with_its_law_noise_and_count(results_root: Path) -
     np.testing.assert_array_equal(rows["noise_multiplier"][1], [8.0, 8.0, 8.0])
     np.testing.assert_array_equal(rows["sampling_rate"][1], [1.0, 1.0, 1.0])
     np.testing.assert_array_equal(rows["noise_multiplier"][2], [1.5, 1.5, 1.5])  # as charged
+    np.testing.assert_array_equal(rows["sampling_rate"][2], [0.5, 0.5, 0.5])
+    assert list(rows["charged_as"].isna()) == [True, True, False]
+    assert rows["charged_as"][2] == "gaussian 1.5, poisson at 0.5"
+    assert list(rows["noise"]) == ["gaussian"] * 3
+    assert [list(answers) for answers in rows["answers"]] == [[], [], []]
+
+
+def test_answers_from_one_draw_are_one_release_with_the_multiplier_of_all(results_root: Path) -> None:
+    counts = Answer(name="counts", bounds=(1.0, 1.0, 1.0), noise_std=4.0)
+    looked = Release(name="gradient", law=UniformPoisson(SIZES, 0.25), bounds=(1.0,) * 3, noise_std=3.0, look=(counts,))
+    laplace = Release(name="test", law=WholeTrainingSet(SIZES), bounds=(2.0, 2.0, 0.0), noise_std=4.0, noise="laplace")
+    write_run(results_root, "a")
+    write_ledger(results_root, "a", {"releases": [line(looked, count=5), line(laplace)], "assumptions": []})
+    rows = analysis.load(results_root).ledger
+    assert [list(answers) for answers in rows["answers"]] == [["counts"], []]
+    np.testing.assert_allclose(rows["noise_multiplier"][0], [1 / math.hypot(1 / 3, 1 / 4)] * 3)
+    assert list(rows["noise"]) == ["gaussian", "laplace"]
+    # Laplace noise of std 4 has scale 4 / sqrt(2), which is sqrt(2) times the bound; the third cell is not touched.
+    np.testing.assert_allclose(rows["noise_multiplier"][1], [math.sqrt(2), math.sqrt(2), math.nan])
 
 
 def test_what_cannot_be_read_has_no_rows(results_root: Path) -> None:

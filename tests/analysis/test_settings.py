@@ -5,8 +5,8 @@ import yaml
 
 from analysis import cache, settings
 from runners.config import compose, resolve
-from runners.identity import NOT_HASHED
 from runners.spec import name_of
+from runners.stored import NOT_HASHED
 
 
 def write_config(root: Path, run: str, text: str) -> None:
@@ -23,10 +23,6 @@ def test_a_configuration_is_flat_and_only_what_makes_the_run(results_root: Path)
     assert found["dataset.provenance"] == "simulated"
     assert not {key.partition(".")[0] for key in found} & NOT_HASHED
     assert {key.partition(".")[0] for key in found} == set(config) - NOT_HASHED
-
-
-def test_what_a_run_is_not_identified_by_is_what_the_store_leaves_out() -> None:
-    assert settings.NOT_OF_A_RUN == NOT_HASHED
 
 
 def test_what_cannot_be_read_is_empty(results_root: Path) -> None:

@@ -1,7 +1,6 @@
 """Every YAML composes, says what it must, and is covered by one of these tests."""
 
 import dataclasses
-import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,18 @@ import pytest
 from omegaconf import OmegaConf
 
 from analysis.reported import reported
-from runners.config import CONF, choices, compose, resolve
+from runners.config import CONF, choices, compose, resolve, run_id
 from runners.experiments import manifest_of, plan
 from runners.identity import TARGET
 from runners.schema import SPECS
 from runners.spec import build, dump, name_of
 
 EXPERIMENTS = choices("experiment")
-PAIRS = [tuple(name.split("/")) for name in choices("pair")]
+TUNED = [tuple(name.split("/")) for name in choices("tuned")]
 # Chosen one at a time, over the defaults.
 SINGLE = ("privacy", "optimizer", "recipe", "scale", "tracking")
-COVERED = {"experiment", "pair", "hydra", *SPECS, *SINGLE}
+# Owners are tested in tests/datasets/test_owners.py.
+COVERED = {"experiment", "tuned", "hydra", "owners", *SPECS, *SINGLE}
 
 
 def read(name: str) -> dict[str, Any]:
@@ -63,8 +63,10 @@ def test_a_choice_composes_and_says_what_it_says(group: str, name: str) -> None:
     if group == "recipe":
         dataset, _, scale = name.partition("/")
         chosen = [f"dataset={dataset}", f"scale={scale or 'paper'}"]
-    # Without the tuned pair, which comes after most of them.
-    config = resolve(compose([*chosen, "~pair"]))
+    if name == "none":
+        chosen.append("algorithm._target_=tests.runners.test_config.Open")
+    # Without the tuned values, which come after most of them.
+    config = resolve(compose([*chosen, "algorithm=dpsgd", "~tuned"]))
     is_global = "# @package _global_" in (CONF / group / f"{name}.yaml").read_text("utf-8")
     assert merged(config if is_global else config[group], read(f"{group}/{name}"))
     if group == "scale":
@@ -80,15 +82,50 @@ def test_every_dataset_has_a_recipe() -> None:
     assert set(choices("recipe")) >= set(choices("dataset"))
 
 
-@pytest.mark.parametrize(("dataset", "algorithm"), PAIRS)
-def test_a_pair_is_taken_by_its_dataset_and_algorithm(dataset: str, algorithm: str) -> None:
+@pytest.mark.parametrize(("dataset", "algorithm"), TUNED)
+def test_tuned_values_are_taken_by_their_dataset_and_algorithm(dataset: str, algorithm: str) -> None:
     assert dataset in choices("dataset") and algorithm in choices("algorithm")
     config = resolve(compose([f"dataset={dataset}", f"algorithm={algorithm}", "scale=paper"]))
-    assert merged(config, read(f"pair/{dataset}/{algorithm}"))
+    assert merged(config, tuned(f"{dataset}/{algorithm}"))
 
 
-def test_every_method_is_tuned_on_every_dataset() -> None:
-    assert set(PAIRS) == set(itertools.product(choices("dataset"), choices("algorithm")))
+def tuned(name: str) -> dict[str, Any]:
+    """What a file says, or the one that it shares."""
+    said = read(f"tuned/{name}")
+    for other in said.pop("defaults", []):
+        return tuned(other.removeprefix("/tuned/").removesuffix("@_global_"))
+    return said
+
+
+def test_the_files_of_tuned_values_say_something() -> None:
+    """The group methods share theirs on two datasets; where nobody tuned, the defaults hold."""
+    assert tuned("bank_fraud/azb_weak") == {"optimizer": {"lr": 0.01}, "algorithm": {"group_lr": 0.1, "loss_clip": 10}}
+    assert all(tuned("/".join(names)) for names in TUNED)
+    assert ("digits", "dpsgd") not in TUNED
+    assert resolve(compose(["dataset=digits", "algorithm=dpsgd"]))["optimizer"]["lr"] == 0.1
+
+
+def test_no_two_yamls_say_the_same() -> None:
+    paths = sorted(CONF.rglob("*.yaml"))
+    said = [OmegaConf.to_yaml(OmegaConf.load(path), sort_keys=True) for path in paths]
+    alike = [path.relative_to(CONF).as_posix() for path, text in zip(paths, said, strict=True) if said.count(text) > 1]
+    assert alike == []
+
+
+# Computed when conf/tuned was conf/pair and every pair had a file of its own; at paper scale, of plans.
+IDS_BEFORE = {
+    ("bank_fraud", "azb_weak"): "f7531a01f96fbc34",
+    ("celeba", "azb_prop"): "afa24dc134786866",
+    ("digits", "azb_prop"): "f2d0f74440b43593",
+    ("digits", "dpsgd"): "794492765405455d",
+    ("unbalanced_mnist", "azb_weak"): "21974eeea9418c4c",
+}
+
+
+@pytest.mark.parametrize(("dataset", "algorithm"), IDS_BEFORE)
+def test_shared_and_deleted_files_changed_no_id(dataset: str, algorithm: str) -> None:
+    chosen = [f"dataset={dataset}", f"algorithm={algorithm}", "scale=paper", "schedule.plan_only=true"]
+    assert run_id(compose(chosen)) == IDS_BEFORE[dataset, algorithm]
 
 
 @pytest.mark.parametrize(

@@ -222,12 +222,6 @@ def test_other_data_than_were_asked_for_are_refused(tmp_path: Path, wanted: Prov
         Lopsided(provenance=wanted).load(tmp_path)
 
 
-@pytest.mark.parametrize("limit", [0, -3])
-def test_a_cut_below_one_row_is_refused(limit: int) -> None:
-    with pytest.raises(ValueError, match=f"max_examples={limit}"):
-        Lopsided(max_examples=limit)
-
-
 def test_a_cut_too_small_for_the_groups_is_refused() -> None:
     groups = np.repeat([0, 1], [50, 5])
     with pytest.raises(ValueError, match="max_examples=20 .* at least 21"):

@@ -174,11 +174,6 @@ def test_an_archive_is_pinned(root: Path) -> None:
     assert CelebA().digest(root) is None
 
 
-def test_an_image_size_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="image_size=4"):
-        CelebA(image_size=4)
-
-
 def test_the_counts_of_the_official_parts() -> None:
     parts = (celeba.TRAIN_GROUP_SIZES, celeba.VALID_GROUP_SIZES, celeba.TEST_GROUP_SIZES)
     assert [sum(part) for part in parts] == [162_770, 19_867, 19_962]

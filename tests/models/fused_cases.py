@@ -60,6 +60,7 @@ VECTOR, SHORT, LONG, IMAGE, DEEP, TOKENS = (9,), (2, 9), (20, 9), (2, 7, 8), (16
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(9, CLASSES), VECTOR),
     "linear without bias": (lambda: nn.Linear(9, CLASSES, bias=False), VECTOR),
+    "chain": (lambda: nn.Sequential(nn.Linear(9, 6), Tanh(), nn.Linear(6, CLASSES, bias=False)), VECTOR),
     "linear layers": (lambda: head(nn.Linear(9, 16), nn.ReLU(), nn.Linear(16, 12, bias=False), features=12), VECTOR),
     "linear on short sequences": (lambda: head(nn.Linear(9, 16), Tanh(), features=32), SHORT),
     "linear on long sequences": (lambda: head(nn.Linear(9, 16, bias=False), nn.ReLU(), features=320), LONG),

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from opacus.layers import DPMultiheadAttention
+from opacus.layers import DPLSTM, DPMultiheadAttention
 from torch import Tensor, nn
 
 from models.engine import Engine, check_samples_apart
@@ -49,6 +49,21 @@ class Attention(nn.Module):
         x = self.embedding(tokens)
         mixed, _ = self.attention(x, x, x)
         return self.head(mixed.mean(1))
+
+
+class Recurrent(nn.Module):
+    """Tokens through an LSTM of two layers, both ways, and a readout of what is no padding (token 0)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(7, 6)
+        self.lstm = DPLSTM(6, 4, num_layers=2, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        out, _ = self.lstm(self.embedding(tokens))
+        used = (tokens != 0).unsqueeze(2).to(out.dtype)
+        return self.head((out * used).sum(1) / used.sum(1).clamp_min(1))
 
 
 class Twice(nn.Module):
@@ -285,6 +300,23 @@ def test_a_layer_used_twice_is_right_in_hooks_and_refused_in_ghost_mode() -> Non
     torch.testing.assert_close(result.norms[0], gradients.norm(dim=1))
     with pytest.raises(ValueError, match="used twice.*use engine=opacus_hooks$"):
         OpacusEngine(Twice, device=CPU, mode="ghost").weighted_sum(params, inputs, labels, clip)
+
+
+def test_an_lstm_is_right_in_hooks_and_refused_in_ghost_mode() -> None:
+    """Against a micro-batch of one in double precision, samples of unequal lengths included."""
+    torch.manual_seed(0)
+    inputs, labels = torch.randint(1, 7, (1, SLOTS, 6)), torch.randint(CLASSES, (1, SLOTS))
+    inputs[0, 1, 2:] = inputs[0, 3, 5:] = 0
+    hooks = OpacusEngine(Recurrent, device=CPU, physical_batch=2)
+    params = hooks.initial(0).double().unsqueeze(0)
+    result = hooks.weighted_sum(params, inputs, labels, clip)
+    losses, gradients = oracle(Recurrent, params[0], inputs[0], labels[0])
+    torch.testing.assert_close(result.losses[0], losses)
+    torch.testing.assert_close(result.norms[0], gradients.norm(dim=1))
+    torch.testing.assert_close(result.total[0], result.weights[0] @ gradients)
+    check_samples_apart(hooks, inputs[0], labels[0])
+    with pytest.raises(ValueError, match="use engine=opacus_hooks$"):
+        OpacusEngine(Recurrent, device=CPU, mode="ghost").weighted_sum(params, inputs, labels, clip)
 
 
 @pytest.mark.parametrize("mode", MODES)

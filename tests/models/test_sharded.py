@@ -16,7 +16,7 @@ from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from opacus.optimizers import DistributedDPOptimizer
 from torch import Tensor, nn
 
-from models.engine import Engine, WeightedSum
+from models.engine import Engine, Look, WeightedSum
 from models.fused import FusedEngine
 from models.opacus_engine import OpacusEngine
 from models.sharded import Parted, ShardedEngine, gather_share, share
@@ -47,7 +47,10 @@ class Result(NamedTuple):
     summed: tuple[Tensor, ...]
     evaluated: tuple[Tensor, Tensor]
     initial: Tensor
+    predicted: Tensor
+    of_inputs: Tensor
     windows: list[tuple[int, int]]
+    seen: dict[int, tuple[Tensor, Tensor | None]]
 
 
 def batch(slots: int) -> Case:
@@ -70,13 +73,22 @@ def compute(engine: Engine, division: str) -> Result:
         windows.append((part.start, part.stop))
         return (bounds[runs, part] / norms).clamp(max=1.0)
 
+    seen: dict[int, tuple[Tensor, Tensor | None]] = {}
+
+    def see(run: int, losses: Tensor, norms: Tensor | None) -> None:
+        seen[run] = losses.clone(), None if norms is None else norms.clone()
+
+    look = Look(["losses", "norms"], see)
     with torch.inference_mode():  # as the private step does
-        summed = engine.weighted_sum(case.params, case.inputs, case.labels, weigh, counts)
+        summed = engine.weighted_sum(case.params, case.inputs, case.labels, weigh, counts, look=look)
     return Result(
         summed=tuple(values.clone() for values in vars(summed).values()),
         evaluated=engine.evaluate(case.params[0], case.inputs[0], case.labels[0]),
         initial=engine.initial(3),
+        predicted=engine.predict(case.params[0], case.inputs[0]),
+        of_inputs=engine.input_gradients(case.params[0], case.inputs[0], case.labels[0]),
         windows=windows,
+        seen=seen,
     )
 
 
@@ -133,6 +145,17 @@ def test_processes_together_equal_one_alone(engine: str, division: str, size: in
         close(result.evaluated[0], alone.evaluated[0])
         assert torch.equal(result.evaluated[1], alone.evaluated[1])
         assert torch.equal(result.initial, alone.initial)
+        close(result.predicted, alone.predicted)
+        close(result.of_inputs, alone.of_inputs)
+        assert sorted(result.seen) == sorted(alone.seen) == [0, 1]
+        for run, (losses, norms) in result.seen.items():
+            close(losses, alone.seen[run][0])
+            assert len(losses) == (DIVISIONS[division][1] or [DIVISIONS[division][0]] * 2)[run]
+            if run == 0:
+                assert norms is None
+            else:
+                assert norms is not None
+                close(norms, result.summed[1][run, : len(norms)])
         for ours, first in zip(result.summed, of_all[0].summed, strict=True):
             assert torch.equal(ours.nan_to_num(7.0), first.nan_to_num(7.0)), "they would drift apart"
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+import opacus.layers
 import pytest
 import torch
 from torch import Tensor, nn
 
+from models.layers import CropAndFlip
 from models.validate import EngineName, check_layers
 
 Build = Callable[[], nn.Module]
@@ -44,10 +46,11 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "Linear": (frozen, "frozen"),
     "Conv2d": (lambda: nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular"), "padding_mode=circular"),
     "Embedding": (lambda: nn.Embedding(3, 2, max_norm=1.0), "max_norm"),
-    "LSTM": (lambda: nn.LSTM(2, 2), "Linear layers and use engine=opacus_hooks$"),
-    "GRUCell": (lambda: nn.GRUCell(2, 2), "Linear layers"),
+    "LSTM": (lambda: nn.LSTM(2, 2), "use opacus.layers.DPLSTM"),
+    "GRUCell": (lambda: nn.GRUCell(2, 2), "DPGRU"),
     "MultiheadAttention": (lambda: nn.MultiheadAttention(2, 1), "opacus.layers"),
     "EmbeddingBag": (lambda: nn.EmbeddingBag(3, 2), "compose it of Linear, Conv2d"),
+    "CropAndFlip": (CropAndFlip, "without privacy"),
     "Bilinear": (lambda: nn.Bilinear(2, 2, 2), "compose it of"),
     "Scale": (Scale, "compose it of"),
 }
@@ -82,6 +85,26 @@ def test_refused_by_every_engine(kind: str, engine: EngineName | None) -> None:
     build, way_out = REFUSED[kind]
     with pytest.raises(ValueError, match=rf"^layer 'body\.1' is {kind}, wh.*{way_out}"):
         check_layers(inside(build), engine)
+
+
+PLAIN = [kind for kind in REFUSED if kind not in ("Linear", "Embedding")]
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_methods_without_privacy_may_have_them(kind: str) -> None:
+    assert check_layers(inside(REFUSED[kind][0]), "plain") == "plain"
+
+
+@pytest.mark.parametrize("kind", ["Linear", "Embedding"])
+def test_refused_without_privacy_too(kind: str) -> None:
+    build, way_out = REFUSED[kind]
+    with pytest.raises(ValueError, match=rf"^layer 'body\.1' is {kind}, wh.*{way_out}"):
+        check_layers(inside(build), "plain")
+
+
+@pytest.mark.parametrize("build", [opacus.layers.DPLSTM, opacus.layers.DPGRU])
+def test_recurrent_layers_of_opacus_are_left_to_it(build: type[nn.Module]) -> None:
+    assert check_layers(inside(lambda: build(2, 3, num_layers=2, bidirectional=True))) == "opacus"
 
 
 @pytest.mark.parametrize("kind", FUSED)

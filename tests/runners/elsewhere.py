@@ -80,6 +80,19 @@ def kill_one(root: Path, process: "subprocess.Popen[str]") -> int:
     return int(worker.pid)
 
 
+def interrupt(root: Path, process: "subprocess.Popen[str]") -> status.Working:
+    """Ctrl-C, which a terminal sends to every process of the command: its runs are saved; the worker that trained."""
+    worker: status.Working = wait_until(lambda: in_the_middle(root), process)
+    os.killpg(process.pid, signal.SIGINT)
+    code, said = finish(process)
+    assert code == 130
+    assert said[-1] == "interrupted; run the same command again to go on"
+    assert "stopping: the runs are being saved; Ctrl-C again stops at once" in said
+    for run in worker.runs:
+        assert (root / "runs" / f"{run['run_id']}.running" / "checkpoint.pt").exists()
+    return worker
+
+
 def numbers(root: Path) -> dict[str, Any]:
     """Everything that must not depend on where and how a sweep was trained."""
     kept: dict[str, Any] = {}

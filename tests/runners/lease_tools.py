@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runners import presence
-from runners.presence import DEAD_AFTER_SECONDS
 from runners.store import RunFolder, Store
+from runners.stored import DEAD_AFTER_SECONDS
 from tests.tree import ROOT
 
 RUN = "00000000000000aa"
@@ -21,6 +21,7 @@ LONG_AGO = 1.5 * DEAD_AFTER_SECONDS
 HOLD = """
 import sys, time
 from pathlib import Path
+from runners.stored import DEAD_AFTER_SECONDS
 from runners.store import Store
 print(Store(Path(sys.argv[1])).claim(sys.argv[2], {}) is not None, flush=True)
 time.sleep(600)

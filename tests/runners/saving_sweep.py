@@ -1,4 +1,4 @@
-"""`python -m tests.runners.saving_sweep ROOT`: a sweep of real runs in two workers that save at every step."""
+"""`python -m tests.runners.saving_sweep ROOT STEPS`: a sweep of real runs in two workers that save at every step."""
 
 import sys
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import Any
 
 from runners import fleet
 from runners.config import composer
-from runners.launcher import launch
-from runners.local_launcher import planned
+from runners.launcher import launch, planned
+from runners.local_launcher import ThisMachine
 from runners.store import RunFolder, Store
 from runners.worker import Report
 
 TASK = "tests.runners.saving_sweep:train_fleet"
-OVERRIDES = ("dataset=digits", "privacy=eps8", "scale=smoke", "schedule.max_steps=2000", "schedule.evaluations=10")
+OVERRIDES = ("dataset=digits", "privacy=eps8", "scale=smoke", "schedule.evaluations=10", "tracking=off")
 RUNS = 6
 
 
@@ -21,15 +21,16 @@ def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report:
     fleet.train_fleet(configs, folders, report)
 
 
-def main(root: Path) -> int:
-    compose = composer(())
+def main(root: Path, steps: str) -> int:
+    compose, here = composer(()), (f"schedule.max_steps={steps}", f"results.root={root}")
     configs = [
-        compose([*OVERRIDES, f"algorithm={algorithm}", f"seed={seed}", "tracking=off", f"results.root={root}"])
+        compose([*OVERRIDES, *here, f"algorithm={algorithm}", f"seed={seed}"])
         for algorithm in ("asc", "dpsgd", "azb_prop")
         for seed in range(RUNS // 3)
     ]
-    return launch([planned(config) for config in configs], store=Store(root), workers=2, task=TASK).exit_code
+    backend = ThisMachine(workers=2)
+    return launch([planned(config) for config in configs], store=Store(root), backend=backend, task=TASK).exit_code
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from runners import cli, local_launcher, train
+from runners import cli, launcher, train
 from runners.cli import COMMANDS, help_text, main
 from runners.config import choices
 from runners.experiments import plan
-from runners.launcher import Outcome, PlannedRun
+from runners.launcher import Outcome
+from runners.slurm_launcher import SlurmCluster
+from runners.worker import PlannedRun
 
 SMALL = ["dataset=digits", "scale=smoke", "tracking=off", "seed=0", "algorithm=dpsgd"]
 
@@ -48,8 +50,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], list[str]]:
             labels.extend(run.label for run in runs)
             return outcome
 
-        monkeypatch.setattr(local_launcher, "launch", launch)
-        monkeypatch.setattr(local_launcher, "preflight", lambda runs, store, **_: [])
+        monkeypatch.setattr(launcher, "launch", launch)
+        monkeypatch.setattr(launcher, "preflight", lambda runs, store, **_: [])
         monkeypatch.setattr("runners.process.prepare", lambda: None)
         return labels
 
@@ -114,17 +116,51 @@ def test_train_gets_its_arguments_as_they_are(swept: list[list[str]]) -> None:
     assert swept == [["-m", "seed=0,1", "--help"]]
 
 
-@pytest.mark.parametrize("launcher", ["local", "basic"])
 def test_reproduce_sweeps_then_draws(
-    launcher: str, launched: Callable[[Outcome], list[str]], capsys: pytest.CaptureFixture[str], folder: Path
+    launched: Callable[[Outcome], list[str]], capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     labels = launched(Outcome())
-    assert main(["reproduce", "asc/table1", f"hydra/launcher={launcher}", *SMALL]) == 0
+    assert main(["reproduce", "asc/table1", "hydra/launcher=local", *SMALL]) == 0
     assert labels == ["dpsgd on digits, ε=1, seed 0"]
     printed = capsys.readouterr().out
     drawn = folder / "results/targets/asc/table1/digits-smoke-algorithm=dpsgd-seed=0"
     assert (drawn / "manifest.json").is_file()
     assert "DPSGD" in printed and f"  {drawn.relative_to(folder)}/table.md" in printed
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("hydra/launcher=basic", "starts a job for each run, which only `rawls train -m` can do"),
+        ("hydra/launcher=slrm", "unknown hydra/launcher 'slrm': did you mean slurm?"),
+        ("hydra.launcher.workers=0", "hydra.launcher.workers=0 must be 1 or more"),
+        ("hydra.launcher.workers=many", "hydra.launcher.workers=many must be an integer or null"),
+        ("hydra.launcher.wokers=1", "wokers"),
+        ("seed=0,x", "seed=x must be an integer"),
+        ("--jobs=3", "cannot read '--jobs=3': write KEY=VALUE"),
+    ],
+)
+def test_what_reproduce_cannot_train_is_said_before_anything_is_written(
+    override: str, sentence: str, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert main(["reproduce", "asc/table1", *SMALL, override]) == 2
+    out, error = capsys.readouterr()
+    assert (out, error.count("\n")) == ("", 1) and sentence in error
+    assert list(folder.iterdir()) == []
+
+
+def test_reproduce_trains_on_the_cluster_that_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def note(configs: Sequence[dict[str, Any]], backend: Any, *, command: str) -> Outcome:
+        given.extend([len(configs), backend, command])
+        return Outcome(interrupted=True)
+
+    monkeypatch.setattr(launcher, "train", note)
+    options = ["hydra/launcher=slurm", "hydra.launcher.memory=1.5", "hydra.launcher.workers=3"]
+    assert main(["reproduce", "asc/fig2", *SMALL, *options]) == 130
+    assert given[:2] == [1, SlurmCluster(memory=1.5, workers=3)]
+    assert given[2] == "rawls reproduce asc/fig2 dataset=digits scale=smoke tracking=off seed=0 algorithm=dpsgd"
 
 
 @pytest.mark.parametrize("flag", ["--config-dir=own", "hydra.searchpath=[file://own]"])

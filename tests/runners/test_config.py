@@ -1,15 +1,16 @@
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from omegaconf import OmegaConf
 
 from runners.config import Composer, choices, compose, hashed, resolve, run_id
 from runners.errors import ConfigError
-from runners.identity import NOT_HASHED
+from runners.labels import label_of
 from runners.schema import SPECS, Config
 from runners.spec import name_of
+from runners.stored import NOT_HASHED
 
 
 def composed(*overrides: str) -> dict[str, Any]:
@@ -71,8 +72,8 @@ def test_a_composed_configuration_is_the_resolved_one() -> None:
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["foo=1"], "unknown key 'foo': choose from algorithm, data, dataset,"),
-        (["+foo=1"], "unknown key 'foo': choose from algorithm, data, dataset,"),
+        (["foo=1"], "unknown key 'foo': choose from algorithm, data, data_digest, dataset,"),
+        (["+foo=1"], "unknown key 'foo': choose from algorithm, data, data_digest, dataset,"),
         (["sed=1"], "unknown key 'sed': did you mean seed?"),
         (["lr=1"], "unknown key 'lr': did you mean optimizer.lr?"),
         (["schedule.batchsize=3"], "unknown key 'schedule.batchsize': did you mean schedule.batch_size?"),
@@ -102,15 +103,21 @@ def test_a_composed_configuration_is_the_resolved_one() -> None:
         (["schedule.plan_only=perhaps"], "schedule.plan_only=perhaps must be true or false"),
         (["schedule.epochs=???"], "schedule.epochs has no value: set schedule.epochs=VALUE"),
         (["schedule.epochs=${foo}"], "schedule.epochs: Interpolation key 'foo' not found"),
-        (["privacy.epsilon=0"], "privacy.epsilon=0.0 must be positive"),
-        (["privacy.epsilon=-2"], "privacy.epsilon=-2.0 must be positive"),
-        (["privacy.epsilon=nan"], "privacy.epsilon=nan must be positive"),
-        (["privacy.epsilon=null"], "privacy.epsilon cannot be null"),
-        (["privacy.delta=1"], "privacy.delta=1.0 must lie between 0 and 1"),
+        (["privacy.epsilon=0"], "privacy.epsilon=0.0 must be at least 1e-09 and at most 1e+06"),
+        (["privacy.epsilon=-2"], "privacy.epsilon=-2.0 must be at least 1e-09 and at most 1e+06"),
+        (["privacy.epsilon=nan"], "privacy.epsilon=nan must be a finite number at least 1e-09 and at most 1e+06"),
+        (["privacy.epsilon=null"], "asc is private: set privacy.epsilon, or privacy.noise_multiplier, to a number"),
+        (["privacy=none", "algorithm=dpsgd"], "dpsgd is private: set privacy.epsilon, or privacy.noise_multiplier,"),
+        (
+            ["privacy.noise_multiplier=2"],
+            "privacy.epsilon=1.0 and privacy.noise_multiplier=2.0 are two budgets",
+        ),
+        (["privacy=none", "privacy.noise_multiplier=0"], "privacy.noise_multiplier=0.0 must be at least 1e-09"),
+        (["privacy.delta=1"], "privacy.delta=1.0 must be above 0 and below 1 or null"),
         (["privacy.accountant=gdp"], "privacy.accountant=gdp must be one of rdp, pld, prv"),
         (["privacy.search=opcus"], "privacy.search=opcus must be one of tight, opacus"),
-        (["optimizer.lr=0"], "optimizer.lr=0.0 must be positive"),
-        (["optimizer.momentum=1"], "optimizer.momentum=1.0 must be less than 1"),
+        (["optimizer.lr=0"], "optimizer.lr=0.0 must be at least 1e-09 and at most 1e+06"),
+        (["optimizer.momentum=1"], "optimizer.momentum=1.0 must be at least 0 and below 1"),
         (["optimizer.weight_decay=-1"], "optimizer.weight_decay=-1.0 must be at least 0"),
         (["algorithm.clip_norm=x"], "algorithm.clip_norm=x must be a number"),
         (["dataset.max_examples=0"], "dataset.max_examples=0 must be at least 1"),
@@ -123,6 +130,37 @@ def test_what_is_wrong_is_said_in_one_sentence(overrides: list[str], sentence: s
         compose(overrides)
     assert str(caught.value).startswith(sentence)
     assert "\n" not in str(caught.value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Open:
+    """A method without a budget."""
+
+    private: ClassVar[bool] = False
+    clip_norm: float = 1.0
+    sampling: str = "epochs"
+
+
+def test_an_open_method_is_one_run_whatever_budget_its_sweep_has() -> None:
+    chosen = ["algorithm=dpsgd", f"algorithm._target_={__name__}.Open"]
+    budgets = [
+        *("privacy=none", "privacy=eps1", "privacy=eps8", "privacy.delta=1e-6", "privacy.accountant=pld"),
+        *("privacy.search=opacus", "privacy.neighbouring=add_remove", "privacy.noise_multiplier=2"),
+    ]
+    runs = [resolve(compose([*chosen, budget])) for budget in budgets]
+    assert {run_id(config) for config in runs} == {run_id(runs[0])}
+    assert all(config == Composer()((*chosen, budget)) for config, budget in zip(runs, budgets, strict=True))
+    assert {runs[1]["privacy"][key] for key in ("epsilon", "delta", "noise_multiplier")} == {None}
+    assert label_of(runs[0]) == "test_config on digits, open, seed 0"
+    assert run_id(resolve(compose([*chosen, "privacy.secure=true"]))) != run_id(runs[0])
+
+
+def test_a_noise_may_be_given_instead_of_an_epsilon() -> None:
+    config = resolve(compose(["privacy=none", "privacy.noise_multiplier=2"]))
+    assert (config["privacy"]["epsilon"], config["privacy"]["noise_multiplier"]) == (None, 2.0)
+    assert "epsilon" not in hashed(config)["privacy"] and "noise_multiplier" not in hashed(composed())["privacy"]
+    assert label_of(config) == "asc on digits, noise 2, seed 0"
+    assert resolve(compose(["privacy.epsilon=null", "privacy.noise_multiplier=2"])) == config
 
 
 def test_an_id_is_16_hexadecimal_digits_of_the_hashed_part() -> None:

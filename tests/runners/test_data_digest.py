@@ -9,7 +9,7 @@ from datasets import base
 from runners import setup
 from runners.config import Composer, compose, look_also_in, resolve, run_id
 from runners.errors import ConfigError
-from runners.local_launcher import train
+from runners.launcher import train
 
 MODULE = """
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ def test_an_edited_file_is_trained_anew_and_the_old_one_is_found_again(asked: li
     def trained() -> tuple[str, list[str]]:
         forget()
         config = resolve(compose(asked))
-        return run_id(config), train([config]).done
+        return run_id(config), train([config], command="test").done
 
     first, done = trained()
     assert done == [first] and trained() == (first, [])

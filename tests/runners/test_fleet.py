@@ -7,11 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
-from runners import environment, fleet
+from algorithms.dpsgd import DpSgd
+from runners import environment, fleet, recording, setup
+from runners.checksums import verify
 from runners.config import CONF, compose, resolve, run_id
 from runners.fleet import train_fleet
+from runners.metrics import group_metrics
+from runners.spec import build
 from runners.store import Store
 from runners.tracking import Tracker
 
@@ -123,15 +130,134 @@ def test_a_plan_only_run_trains_nothing_and_needs_no_data(tmp_path: Path) -> Non
     assert summary["plan"]["epsilon"] <= 8
 
 
-def test_history_has_a_line_per_evaluation(tmp_path: Path) -> None:
+def history_of(root: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
+    lines = (root / "runs" / run_id(config) / "history.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_history_has_a_line_per_evaluation_and_part(tmp_path: Path) -> None:
     config = configured(tmp_path, "algorithm=asc")
     train(tmp_path, [config])
-    rows = [
-        json.loads(line) for line in (tmp_path / "runs" / run_id(config) / "history.jsonl").read_text().splitlines()
-    ]
-    assert [row["step"] for row in rows] == [4, 8, 12]
+    rows = history_of(tmp_path, config)
+    parts = ("valid", "train", "test")
+    assert [(row["step"], row["split"]) for row in rows] == [(step, part) for step in (4, 8, 12) for part in parts]
     assert all(len(row["accuracy"]) == 10 and row["wga"] == min(row["accuracy"]) for row in rows)
-    assert all(abs(sum(row["group_weights"]) - 1) < 1e-9 for row in rows)
+    assert all(row["rows"] == sum(row["count"]) for row in rows)
+    assert all(("group_weights" in row) == (row["split"] == "valid") for row in rows)
+    assert all(abs(sum(row["group_weights"]) - 1) < 1e-9 for row in rows if row["split"] == "valid")
+
+
+def accuracy_of_kept_weights(root: Path, config: dict[str, Any], chosen: np.ndarray) -> list[float]:
+    """By group, of the model's own module with the run's final weights."""
+    data, rows = setup.load(config), torch.from_numpy(chosen)
+    module = build(config["model"], "model").build(data.inputs.shape, data.num_classes)
+    module.load_state_dict(load_file(root / "runs" / run_id(config) / "weights.safetensors"), strict=True)
+    with torch.no_grad():
+        correct = module(data.inputs.gather(rows)).argmax(1) == data.labels[rows]
+    return group_metrics(np.zeros(len(rows)), correct.numpy(), data.groups[rows].numpy(), 10)["accuracy"]
+
+
+def test_large_parts_are_sampled_by_the_seed_and_the_last_test_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 200 rows each: 170 for training, 180 for the test, of every group; equal to a plain evaluation of them."""
+    monkeypatch.setattr(recording, "MOST_ROWS", {"train": 170, "test": 180})
+    config = configured(tmp_path, "algorithm=dpsgd")
+    train(tmp_path, [config])
+    rows = {(row["step"], row["split"]): row for row in history_of(tmp_path, config)}
+    data = setup.load(config)
+    split = data.splits(config["seed"])
+    assert [len(part) for part in split] == [200, 200, 200]
+    sizes = {at: row["rows"] for at, row in rows.items()}
+    assert sizes == {
+        (step, part): number if (step, part) != (12, "test") else 200
+        for step in (4, 8, 12)
+        for part, number in (("valid", 200), ("train", 170), ("test", 180))
+    }
+    assert all(min(row["count"]) > 0 for row in rows.values())
+    summary = Store(tmp_path).summary(run_id(config))
+    for part in ("valid", "train", "test"):
+        assert summary[part].items() <= rows[12, part].items()
+    first, again, other = (recording.evaluated_rows(data, split, 10, seed) for seed in (0, 0, 1))
+    assert all(np.array_equal(first[part], again[part]) for part in first)
+    assert not np.array_equal(first["train"], other["train"])
+    assert set(first["train"]) < set(split.train) and set(first["test"]) < set(split.test)
+    assert rows[12, "train"]["accuracy"] == accuracy_of_kept_weights(tmp_path, config, first["train"])
+
+
+def test_metrics_of_private_rows_are_said_in_the_ledger(tmp_path: Path) -> None:
+    config = configured(tmp_path, "algorithm=dpsgd")
+    train(tmp_path, [config])
+    assert recording.NOTE in json.loads(results(tmp_path, config)["ledger"])["assumptions"]
+
+
+@pytest.mark.parametrize("engine", ["fused", "opacus_hooks"])
+def test_the_weights_that_are_kept_are_those_that_were_tested(tmp_path: Path, engine: str) -> None:
+    """In the model's own module: a file of its state_dict. Trained the same without them."""
+    config = configured(tmp_path, "algorithm=dpsgd", f"engine={engine}")
+    train(tmp_path, [config])
+    folder = tmp_path / "runs" / run_id(config)
+    tested = setup.load(config).splits(config["seed"]).test
+    expected = accuracy_of_kept_weights(tmp_path, config, tested)
+    assert Store(tmp_path).summary(run_id(config))["test"]["accuracy"] == expected
+    assert verify(folder) == []
+
+    without = configured(tmp_path / "without", "algorithm=dpsgd", f"engine={engine}", "results.weights=false")
+    train(tmp_path / "without", [without])
+    assert run_id(without) == run_id(config)
+    assert not (tmp_path / "without" / "runs" / run_id(config) / "weights.safetensors").exists()
+    assert results(tmp_path, config) == results(tmp_path / "without", without)
+
+
+def test_scores_of_every_example_on_request(tmp_path: Path) -> None:
+    config = configured(tmp_path, "algorithm=dpsgd", "results.scores=true")
+    train(tmp_path, [config])
+    folder, data = tmp_path / "runs" / run_id(config), setup.load(config)
+    with np.load(folder / "scores.npz") as file:
+        scores = dict(file)
+    for part, rows in data.splits(config["seed"])._asdict().items():
+        own = {name: values[scores["split"] == part] for name, values in scores.items()}
+        assert own["row"].tolist() == rows.tolist()
+        assert own["label"].tolist() == data.labels[rows].tolist()
+        assert own["group"].tolist() == data.groups[rows].tolist()
+        found = group_metrics(own["loss"], own["correct"], own["group"], 10)
+        expected = Store(tmp_path).summary(run_id(config))[part]
+        assert found["accuracy"] == expected["accuracy"]
+        assert found["loss"] == pytest.approx(expected["loss"])
+    assert verify(folder) == []
+
+
+def test_public_state_may_hold_scalars_of_any_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come back with type, dtype and shape, and go on being counted."""
+    start: dict[str, Any] = {
+        "float64": np.float64(0.1), "float32": np.float32(0.1), "0-d": np.array(0.3), "python": 0.5,
+        "count": np.int64(3), "vector": np.arange(2, dtype=np.float32),
+    }  # fmt: skip
+    kinds = {name: (type(value), np.asarray(value).dtype, np.shape(value)) for name, value in start.items()}
+
+    def adapt(_self: DpSgd, _task: Any, _plan: Any, state: dict[str, Any], _private: Any) -> dict[str, Any]:
+        assert {name: (type(value), np.asarray(value).dtype, np.shape(value)) for name, value in state.items()} == kinds
+        return {name: (np.asarray(value) + 1).astype(kinds[name][1])[()] for name, value in state.items()} | {
+            "0-d": np.array(state["0-d"] + 1), "python": state["python"] + 1,
+        }  # fmt: skip
+
+    def shown(_self: DpSgd, _task: Any, state: dict[str, Any]) -> np.ndarray:
+        return np.concatenate([np.ravel(value) for value in state.values()])
+
+    monkeypatch.setattr(DpSgd, "start", lambda self, task, plan: start)
+    monkeypatch.setattr(DpSgd, "adapts_after", lambda self, task, step: True)
+    monkeypatch.setattr(DpSgd, "adapt", adapt)
+    monkeypatch.setattr(DpSgd, "group_weights", shown)
+    straight = configured(tmp_path / "straight", "algorithm=dpsgd")
+    train(tmp_path / "straight", [straight])
+    resumed = configured(tmp_path / "resumed", "algorithm=dpsgd")
+    for step in (3, 8):
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "resumed", [resumed], StopAt(step))
+    train(tmp_path / "resumed", [resumed])
+    assert results(tmp_path / "straight", straight) == results(tmp_path / "resumed", resumed)
+    last = history_of(tmp_path / "straight", straight)[-3]
+    assert last["group_weights"][0] == pytest.approx(12.1)
 
 
 def test_the_sampling_variance_is_measured_and_said(tmp_path: Path) -> None:
@@ -178,7 +304,7 @@ def test_what_secure_noise_has_shown_is_never_drawn_again(tmp_path: Path, monkey
             train(tmp_path, [config], CrashAt(step))
     train(tmp_path, [config])
     history = (tmp_path / "runs" / run_id(config) / "history.jsonl").read_text().splitlines()
-    assert [row["step"] for row in shown] == [4, 8, 12]
+    assert [row["step"] for row in shown] == [4, 4, 4, 8, 8, 8, 12, 12, 12]
     assert [json.loads(line) for line in history] == shown
 
 

@@ -1,8 +1,8 @@
 """kill -9 in the middle, then the same command: the same numbers, and no finished run trained again.
 
-Of `rawls reproduce`, seed 0, three times, at moments drawn between the start-up and the end of an undisturbed sweep.
-Of a sweep that saves at every step, seed 0, twenty times, soon after training has begun: the whole of it, or first one
-worker.
+Of `rawls reproduce`, seed 0, once, at a moment drawn between the start-up and the end of an undisturbed sweep. Of a
+sweep that saves at every step, seed 0, six times, soon after training has begun: the whole of it, or first one worker.
+Under `make test-system` three and twenty times.
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
+from runners.checksums import verify
 from tests.runners.saving_sweep import RUNS
 from tests.tree import ROOT
 
 COMMAND = ["reproduce", "asc/table1", "dataset=digits", "algorithm=asc,dpsgd", "scale=smoke", "privacy=eps8"]
-KILLS = 3
-MANY_KILLS = 20
+STEPS_PER_KILL = 100  # so that the sweep is not over before the last kill
+
+
+def times(few: int, many: int) -> pytest.MarkDecorator:
+    """How often a test kills: seldom, or often where time does not matter."""
+    return pytest.mark.parametrize("kills", [few, pytest.param(many, marks=pytest.mark.system)])
 
 
 def start(root: Path) -> subprocess.Popen[bytes]:
@@ -51,16 +58,19 @@ def numbers(root: Path) -> dict[str, object]:
         kept[run.name] = {key: value for key, value in summary.items() if key != "seconds"}
         kept[f"{run.name}/history"] = (run / "history.jsonl").read_text()
         kept[f"{run.name}/ledger"] = (run / "ledger.json").read_text()
+        kept[f"{run.name}/weights"] = (run / "weights.safetensors").read_bytes()
+        kept[f"{run.name}/damage"] = verify(run)
     return kept
 
 
-def test_a_killed_sweep_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
+@times(1, 3)
+def test_a_killed_sweep_ends_as_an_undisturbed_one(tmp_path: Path, kills: int) -> None:
     began = time.monotonic()
     assert start(tmp_path / "undisturbed").wait(300) == 0
     usual = time.monotonic() - began
     moments = random.Random(0)
     done: dict[str, int] = {}
-    for _ in range(KILLS):
+    for _ in range(kills):
         sweep = start(tmp_path / "killed")
         try:
             sweep.wait(moments.uniform(0.3, 0.9) * usual)
@@ -95,14 +105,19 @@ def workers_of(sweep: subprocess.Popen[bytes]) -> list[int]:
     return sorted(found)
 
 
-def test_a_sweep_killed_twenty_times_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
-    module, undisturbed, killed = "tests.runners.saving_sweep", tmp_path / "undisturbed", tmp_path / "killed"
-    assert in_a_session(module, str(undisturbed)).wait(300) == 0
+@times(6, 20)
+def test_a_sweep_killed_many_times_ends_as_an_undisturbed_one(tmp_path: Path, kills: int) -> None:
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+
+    def start_saving(root: Path) -> subprocess.Popen[bytes]:
+        return in_a_session("tests.runners.saving_sweep", str(root), str(kills * STEPS_PER_KILL))
+
+    assert start_saving(undisturbed).wait(300) == 0
     chance, done = random.Random(0), dict[str, int]()
     struck: list[str] = []
-    while struck.count("all") < MANY_KILLS:
+    while struck.count("all") < kills:
         before = saved(killed)
-        sweep = in_a_session(module, str(killed))
+        sweep = start_saving(killed)
         began = time.monotonic()
         while saved(killed) == before and sweep.poll() is None:
             assert time.monotonic() - began < 300, "nothing was trained"
@@ -121,7 +136,7 @@ def test_a_sweep_killed_twenty_times_ends_as_an_undisturbed_one(tmp_path: Path) 
         assert done.items() <= now.items(), "a finished run was trained again"
         done = now
     assert {"worker", "all"} <= set(struck)
-    assert in_a_session(module, str(killed)).wait(300) == 0
+    assert start_saving(killed).wait(300) == 0
     assert done.items() <= finished(killed).items()
     assert numbers(killed) == numbers(undisturbed)
     assert len(finished(killed)) == RUNS

@@ -11,8 +11,8 @@ import pytest
 
 from runners import leases, presence
 from runners.leases import Lease, Leases
-from runners.presence import DEAD_AFTER_SECONDS
 from runners.store import LeaseLost, RunFolder, Store
+from runners.stored import DEAD_AFTER_SECONDS
 from runners.worker import train
 from tests.runners.lease_tools import (
     HOLD,
@@ -43,6 +43,7 @@ print(worker.train_elsewhere(fleet, Path(sys.argv[1]), "{TASK}"))
 SCRAMBLE = """
 import sys, time
 from pathlib import Path
+from runners.stored import DEAD_AFTER_SECONDS
 from runners.store import Store
 store = Store(Path(sys.argv[1]))
 print("ready", flush=True)
@@ -128,7 +129,7 @@ def claimed_as(store: Store, run: Any) -> RunFolder:
 
 WRITES: dict[str, Callable[[RunFolder], None]] = {
     "append": lambda folder: folder.append_history({"step": 9}),
-    "rewind": lambda folder: folder.rewind_history(1),
+    "rewind": lambda folder: folder.rewind_history(),
     "save": lambda folder: folder.save_checkpoint({"step": 9}),
     "finish": lambda folder: folder.finish({}, {}, {}),
     "fail": lambda folder: folder.fail(RuntimeError("x")),

@@ -11,7 +11,7 @@ from models.fused import FusedEngine
 from runners import memory
 from runners.config import compose, resolve
 from runners.fleet import train_fleet
-from runners.local_launcher import planned
+from runners.launcher import planned
 from runners.memory import available, ran_out
 from runners.store import Store
 from runners.worker import train

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners import planner, process
-from runners.planner import Cost, Estimate, fleets, gpus_for, layout, measured
+from runners.planner import Cost, Estimate, fleets, gpus_for, measured, places
 from runners.worker import Fleet, PlannedRun
 
 GIB = 2.0**30
@@ -137,14 +137,14 @@ def test_there_are_as_many_workers_as_cores_and_memory_allow(
 ) -> None:
     monkeypatch.setattr(process, "num_cores", lambda: 12)
     cost = Cost(seconds_per_run=1.0, bytes=GIB, bytes_per_run=gib_per_run * GIB, room=10 * GIB)
-    made = layout([planned(number) for number in range(64)], workers=None, estimate=lambda run: estimate(cost=cost))
-    assert made.workers == ({},) * workers
-    asked = layout([planned(number) for number in range(64)], workers=3, estimate=lambda run: estimate(cost=cost))
-    assert asked.workers == ({},) * 3
+    made = places([planned(number) for number in range(64)], workers=None, estimate=lambda run: estimate(cost=cost))
+    assert made == [{}] * workers
+    asked = places([planned(number) for number in range(64)], workers=3, estimate=lambda run: estimate(cost=cost))
+    assert asked == [{}] * 3
 
 
 def test_there_are_no_more_workers_than_runs() -> None:
-    assert len(layout([planned(0), planned(1)], workers=9).workers) == 2
+    assert len(places([planned(0), planned(1)], workers=9)) == 2
 
 
 def on_gpus(run: PlannedRun) -> Estimate:
@@ -157,9 +157,8 @@ def on_gpus(run: PlannedRun) -> Estimate:
 @pytest.mark.parametrize("device", ["auto", "cuda"])
 def test_each_gpu_has_one_worker_that_sees_no_other_and_is_filled(device: str) -> None:
     runs = [planned(number, device=device) for number in range(256)]
-    made = layout(runs, workers=None, estimate=on_gpus)
-    assert made.workers == ({planner.VISIBLE: "0"}, {planner.VISIBLE: "1"})
-    assert [len(fleet) for fleet in made.fleets] == [128, 128]
+    assert places(runs, workers=None, estimate=on_gpus) == [{planner.VISIBLE: "0"}, {planner.VISIBLE: "1"}]
+    assert [len(fleet) for fleet in fleets(runs, workers=2, estimate=on_gpus)] == [128, 128]
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -167,13 +166,10 @@ def test_each_gpu_has_one_worker_that_sees_no_other_and_is_filled(device: str) -
 def test_what_a_gpu_has_is_shared_by_the_workers_on_it(workers: int, largest: int) -> None:
     """Twice the memory a run: 16 x 0.8 - 1 GiB for one worker, half of 16 x 0.8, less 1, for each of two."""
     runs = [planned(number, device="cuda") for number in range(1000)]
-    made = layout(
-        runs,
-        workers=workers,
-        estimate=lambda run: replace(on_gpus(run), cost=replace(on_gpus(run).cost, bytes_per_run=GIB / 10)),
-    )
-    assert [place[planner.VISIBLE] for place in made.workers] == ["0", "1", "0", "1"][:workers]
-    assert max(map(len, made.fleets)) == largest
+    twice = replace(on_gpus(runs[0]), cost=replace(on_gpus(runs[0]).cost, bytes_per_run=GIB / 10))
+    made = places(runs, workers=workers, estimate=lambda run: twice)
+    assert [place[planner.VISIBLE] for place in made] == ["0", "1", "0", "1"][:workers]
+    assert max(map(len, fleets(runs, workers=workers, estimate=lambda run: twice))) == largest
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -193,8 +189,7 @@ def test_the_gpus_are_those_that_this_process_was_given(
 def test_a_run_that_names_its_gpu_finds_it_there() -> None:
     """With one worker: two on the same GPU would share its memory."""
     runs = [planned(number, device="cuda:1") for number in range(3)]
-    made = layout(runs, workers=None, estimate=on_gpus)
-    assert made.workers == ({},)
+    assert places(runs, workers=None, estimate=on_gpus) == [{}]
     assert gpus_for([planned(0, device="cpu")]) == ()
 
 

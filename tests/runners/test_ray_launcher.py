@@ -1,7 +1,5 @@
 """The launcher `ray`, with a real Ray of two workers on this machine."""
 
-import os
-import signal
 import socket
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 from runners import train
 from runners.errors import ConfigError
 from runners.store import Store
-from tests.runners.elsewhere import NUM_RUNS, finish, in_the_middle, kill_one, numbers, sweep, wait_until
+from tests.runners.elsewhere import NUM_RUNS, finish, interrupt, kill_one, numbers, sweep
 
 RAY = "hydra/launcher=ray"
 SMALL = ["dataset=digits", "scale=smoke", "tracking=off"]
@@ -69,15 +67,7 @@ def test_a_worker_killed_in_the_middle_costs_only_its_time(tmp_path: Path) -> No
 
 
 def test_an_interrupted_sweep_is_saved_and_goes_on(tmp_path: Path) -> None:
-    """Ctrl-C, which a terminal sends to every process of the command."""
     with sweep(tmp_path, RAY) as command:
-        worker = wait_until(lambda: in_the_middle(tmp_path), command)
-        os.killpg(command.pid, signal.SIGINT)
-        code, said = finish(command)
-    assert code == 130
-    assert said[-1] == "interrupted; run the same command again to go on"
-    assert "stopping: the runs are being saved; Ctrl-C again stops at once" in said
+        worker = interrupt(tmp_path, command)
     store = Store(tmp_path)
     assert {store.state(run["run_id"]) for run in worker.runs} == {"interrupted"}
-    for run in worker.runs:
-        assert (tmp_path / "runs" / f"{run['run_id']}.running" / "checkpoint.pt").exists()

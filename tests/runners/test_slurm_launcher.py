@@ -1,7 +1,6 @@
 """The launcher `slurm`, with a real Slurm of one node on this machine (tests/runners/slurm.py)."""
 
 import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import pytest
 
 from runners import slurm_launcher, status, train
 from runners.errors import ConfigError
-from tests.runners.elsewhere import NUM_RUNS, finish, in_the_middle, kill_one, numbers, sweep, wait_until
+from tests.runners.elsewhere import NUM_RUNS, finish, in_the_middle, interrupt, kill_one, numbers, sweep, wait_until
 from tests.runners.slurm import missing_programs, one_node
 
 SLURM = "hydra/launcher=slurm"
@@ -135,16 +134,9 @@ def queue(environment: dict[str, str]) -> list[str]:
 
 @pytest.mark.system
 def test_an_interrupted_sweep_is_saved_and_leaves_no_job(slurm: dict[str, str], tmp_path: Path) -> None:
-    """Ctrl-C, which a terminal sends to every process of the command; one job at a time, so that one waits."""
+    """One job at a time, so that one waits."""
     with sweep(tmp_path, SLURM, "hydra.launcher.workers=1", "optimizer.momentum=0.1,0.2", environment=slurm) as command:
-        worker = wait_until(lambda: in_the_middle(tmp_path), command)
-        os.killpg(command.pid, signal.SIGINT)
-        code, said = finish(command)
-    assert code == 130
-    assert said[-1] == "interrupted; run the same command again to go on"
-    assert "stopping: the runs are being saved; Ctrl-C again stops at once" in said
-    for run in worker.runs:
-        assert (tmp_path / "runs" / f"{run['run_id']}.running" / "checkpoint.pt").exists()
+        interrupt(tmp_path, command)
     assert queue(slurm) == []
 
 

@@ -1,3 +1,4 @@
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting.fields import Count, NotNegative, Positive, Share
 from runners.errors import ConfigError
 from runners.spec import build, convert, dump, name_of
 
@@ -104,10 +106,10 @@ def test_a_node_names_every_field_and_builds_the_same_again(**values: Any) -> No
         ({"rate": 1, "mode": "slow"}, "thing.mode=slow must be one of fast, exact"),
         ({"rate": 1, "limit": "x"}, "thing.limit=x must be an integer or null"),
         ({"rate": 1, "widths": 3}, "thing.widths=3 must be a list"),
-        ({"rate": 1, "widths": [1, "b"]}, "thing.widths[1]=b must be an integer"),
+        ({"rate": 1, "widths": [1, "b"]}, "thing.widths[1]=b must be a valid integer"),
         ({"rate": 1, "pair": ["b"]}, "thing.pair=['b'] must be a list of 2"),
         ({"rate": 1, "colour": "blue"}, "thing.colour=blue must be one of red, green"),
-        ({"rate": 1, "weights": {"x": "y"}}, "thing.weights.x=y must be a number"),
+        ({"rate": 1, "weights": {"x": "y"}}, "thing.weights.x=y must be a valid number"),
         ({"rate": 1, "count": -1}, "thing.count=-1 must not be negative"),
     ],
 )
@@ -137,9 +139,25 @@ def test_a_union_keeps_an_exact_type() -> None:
     assert type(convert(1, float | None, "key")) is float
 
 
-def test_a_field_that_no_configuration_can_set_is_a_programming_error() -> None:
-    with pytest.raises(TypeError, match="key: a field of type"):
-        convert(1, complex, "key")
+@pytest.mark.parametrize(
+    ("hint", "allowed", "refused", "sentence"),
+    [
+        (Positive, [1, 1e-9, 1e6], [0, -1, 1e308, 1e-300], "at least 1e-09 and at most 1e+06"),
+        (NotNegative, [0, 1e6], [-1e-300, 1e7], "at least 0 and at most 1e+06"),
+        (Share, [1e-9, 0.999], [0, 1, -1], "above 0 and below 1"),
+        (Count, [1, 10**9], [0, -1, 10**10], "at least 1 and at most 1e+09"),
+        (Count | None, [None, 1], [0], "at least 1 and at most 1e+09 or null"),
+        (float, [-1e308, 0], [math.inf, -math.inf, math.nan], "a finite number"),
+        (Positive, [], [math.inf, math.nan], "a finite number at least 1e-09 and at most 1e+06"),
+        (Count, [], [math.nan, 1.0, 1.5, True, None, "1"], "an integer at least 1 and at most 1e+09"),
+    ],
+)
+def test_a_range_is_part_of_a_type(hint: Any, allowed: list[Any], refused: list[Any], sentence: str) -> None:
+    assert [convert(value, hint, "key") for value in allowed] == allowed
+    for value in refused:
+        with pytest.raises(ConfigError) as caught:
+            convert(value, hint, "key")
+        assert str(caught.value) == f"key={'null' if value is None else str(value).lower()} must be {sentence}"
 
 
 def test_a_specification_is_called_after_its_file() -> None:

@@ -208,6 +208,21 @@ def test_losing_wandb_is_one_line_and_then_silence(
     assert broken.calls[-1] == breaks_at
 
 
+def test_every_part_of_an_evaluation_is_mirrored_and_none_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = Breaking("nowhere")
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.setattr(os, "environ", {})
+    run = tracking.tracker(config(tmp_path, "online"), RUN)
+    for step in (1, 2, 2, 1, 3):
+        for split in ("valid", "train", "test"):
+            run.log(row(step) | {"split": split, "rows": 10})
+    assert fake.calls.count("log") == 3 * 3
+    logged = dict(tracking.curves(row(1) | {"split": "train", "rows": 10}))
+    assert "train/wga" in logged and "train/rows" not in logged
+
+
 def test_a_folder_that_cannot_be_made_loses_wandb_and_not_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

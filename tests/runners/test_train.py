@@ -36,7 +36,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, A
     configs: list[dict[str, Any]] = []
     monkeypatch.chdir(tmp_path)
 
-    def note(given: list[dict[str, Any]]) -> Outcome:
+    def note(given: list[dict[str, Any]], **_: Any) -> Outcome:
         configs.extend(given)
         return Outcome()
 
@@ -70,7 +70,7 @@ def test_the_configuration_is_shown_and_nothing_done(
     ("flags", "words"),
     [
         (["--help"], ["rawls train -m experiment=asc/table1", "digits", "azb_prop"]),
-        (["--info", "defaults"], ["recipe/digits", "pair/digits/dpsgd"]),
+        (["--info", "defaults"], ["recipe/digits", "algorithm", "dpsgd"]),
         (["--info", "searchpath"], ["pkg://conf"]),
         (["--cfg", "hydra"], ["hydra_plugins.rawls.LocalLauncher"]),
         (["--cfg", "job", "--resolve", "--package", "scale"], ["name: smoke"]),
@@ -113,7 +113,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
 def test_runs_that_failed_are_told_by_the_exit_code(
     trained: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train, "train", lambda configs: Outcome(open=["x"]))
+    monkeypatch.setattr(train, "train", lambda configs, **_: Outcome(open=["x"]))
     with pytest.raises(RunsFailed) as caught:
         train.main(SMALL)
     assert caught.value.exit_code == 1
@@ -125,7 +125,7 @@ def test_the_processes_of_torchrun_train_one_run_together(
 ) -> None:
     together: list[dict[str, Any]] = []
 
-    def note(config: dict[str, Any]) -> int:
+    def note(config: dict[str, Any], command: str) -> int:
         together.append(config)
         return 3
 

@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runners.launcher import PlannedRun, Report, launch
+from runners.launcher import launch
+from runners.local_launcher import ThisMachine
 from runners.store import RunFolder, Store
+from runners.worker import PlannedRun, Report
 
 TASK = "tests.runners.toy_fleet:train_fleet"
 MODULUS = 2**61 - 1
@@ -35,7 +37,7 @@ def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report:
 
 def _train(config: dict[str, Any], folder: RunFolder, report: Report, runs: int) -> None:
     state = folder.load_checkpoint() or {"step": 0, "value": config["seed"] + 2}
-    folder.rewind_history(state["step"])
+    folder.rewind_history()
     while state["step"] < config["steps"]:
         time.sleep(config["pause"])
         step, value = state["step"] + 1, state["value"] * 48271 % MODULUS
@@ -124,7 +126,8 @@ def sweep(root: str, count: str, workers: str, log: str = "", processes: str = "
     """Launch the sweep; its exit code. With a log, training starts once so many processes have something to do."""
     options = {"log": log, "processes": int(processes)} if log else {}
     runs = [planned(number, f"pair {number // 2}", pause=0.01, **options) for number in range(int(count))]
-    return launch(runs, store=Store(Path(root)), workers=int(workers), task=TASK).exit_code
+    backend = ThisMachine(workers=int(workers))
+    return launch(runs, store=Store(Path(root)), backend=backend, task=TASK).exit_code
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
+import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from analysis.dashboard.curves import entry, per_group, series
+from analysis.dashboard.curves import entry, per_group, series, splits
 from analysis.load import load
 from tests.analysis.dashboard.pages import page, simulated, text
+
+OTHERS = {"train": 0.99, "test": 0.88}
 
 
 @pytest.fixture
@@ -40,6 +43,19 @@ def test_the_end_of_a_curve_stands_in_the_table_and_an_empty_group_is_n_0(result
         page("curves", results_root, series="accuracy of a group", against="step").selectbox(key="against").value
         == "step"
     )
+
+
+def test_training_and_test_rows_are_drawn_only_where_they_are_asked_for(results_root: Path) -> None:
+    simulated(results_root)
+    for path in results_root.glob("runs/*/history.jsonl"):
+        valid = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        others = [{**row, "split": split, "wga": wga, "rows": 35} for row in valid for split, wga in OTHERS.items()]
+        path.write_text("".join(json.dumps(row) + "\n" for row in [*others, *valid]), "utf-8")
+    assert splits(load(results_root).history, "wga") == ["valid", "test", "train"]
+    said = text(page("curves", results_root))
+    assert "30.0 ± 0.0 (n=2)" in said and ", validation, mean" in said
+    for split, wga in OTHERS.items():
+        assert f"{100 * wga:.1f} ± 0.0 (n=2)" in text(page("curves", results_root, part=split))
 
 
 def test_runs_that_logged_nothing_are_said_so(results_root: Path) -> None:

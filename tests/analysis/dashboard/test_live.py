@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from analysis.dashboard import live
+from runners.stored import sweeps
 from tests.analysis.dashboard.pages import half_finished, page, text
 from tests.analysis.stores import run_id
 
@@ -34,13 +35,13 @@ def test_who_was_silent_for_long_is_dead_and_a_torn_file_is_nobody(results_root:
     sign(results_root / "workers", "dead", seconds_ago=90, runs=[RUN])
     (results_root / "workers" / "torn.json").write_text("{")
     assert live.training(results_root) == []
-    assert live.sweeps(results_root) == []
+    assert sweeps(results_root) == []
 
 
 @pytest.mark.skipif(not Path("/proc/sys/kernel/random/boot_id").exists(), reason="this system has no boot id")
 def test_a_launcher_tells_what_it_was_asked_for(results_root: Path) -> None:
-    sign(results_root / "sweeps", "s", command="rawls reproduce asc/table1", total=5, run_ids=["a"])
-    (sweep,) = live.sweeps(results_root)
+    sign(results_root / "sweeps", "s", command="rawls reproduce asc/table1", total=5, run_ids=["a"], since=0.0)
+    (sweep,) = sweeps(results_root)
     assert (sweep.command, sweep.total, sweep.run_ids) == ("rawls reproduce asc/table1", 5, ("a",))
 
 
@@ -48,7 +49,14 @@ def test_the_page_of_runs_shows_what_trains(results_root: Path) -> None:
     half_finished(results_root)
     held = run_id("azb_weak", 2)
     sign(results_root / "workers", "w", runs=[{**RUN, "run_id": held}])
-    sign(results_root / "sweeps", "s", command="rawls reproduce asc/table1", total=15, run_ids=[held, run_id("azb", 2)])
+    sign(
+        results_root / "sweeps",
+        "s",
+        command="rawls reproduce asc/table1",
+        total=15,
+        run_ids=[held, run_id("azb", 2)],
+        since=0.0,
+    )
     app = page("runs", results_root)
     said = text(app)
     assert "30 of 130 (23%)" in said

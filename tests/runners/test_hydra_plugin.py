@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from runners import local_launcher, train
+from runners import launcher, train
+from runners.crew import Backend
 from runners.errors import ConfigError, RunsFailed
 from runners.experiments import plan
-from runners.launcher import Outcome, PlannedRun
+from runners.launcher import Outcome
 from runners.store import Store
+from runners.worker import PlannedRun
 from tests.tree import ROOT
 
 SMALL = ["dataset=digits", "scale=smoke", "tracking=off"]
@@ -29,9 +31,9 @@ class Launched:
         self.outcome = Outcome()
         self.checked: list[PlannedRun] = []
 
-    def launch(self, runs: Sequence[PlannedRun], *, store: Store, workers: int | None, report: Any) -> Outcome:
+    def launch(self, runs: Sequence[PlannedRun], *, store: Store, backend: Backend, **_: Any) -> Outcome:
         self.runs += runs
-        self.workers, self.root = workers, store.root
+        self.workers, self.root = backend.workers, store.root
         return self.outcome
 
     def preflight(self, runs: Sequence[PlannedRun], store: Store, *, here: bool) -> list[str]:
@@ -45,9 +47,9 @@ class Launched:
 def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Launched:
     launched = Launched()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(local_launcher, "launch", launched.launch)
-    monkeypatch.setattr(local_launcher, "preflight", launched.preflight)
-    monkeypatch.setattr(local_launcher, "announce", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(launcher, "launch", launched.launch)
+    monkeypatch.setattr(launcher, "preflight", launched.preflight)
+    monkeypatch.setattr(launcher, "announce", lambda *_, **__: nullcontext())
     monkeypatch.setattr("runners.process.prepare", lambda: None)
     return launched
 

@@ -1,0 +1,88 @@
+"""IDP-SGD: every data owner spends a budget of its own, by its sampling rate or its threshold (Boenisch et al. 2023).
+
+SAMPLE gives owners with larger budgets higher rates, SCALE higher thresholds; `both` is a public share of the way
+between them. The owners' budgets come from the configuration's `owners`; without them all rows have the one budget.
+Planning is in accounting/owners.py; rows of one owner and one group are a cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from accounting.events import Neighbouring
+from accounting.fields import Positive
+from accounting.owners import Anchor, OwnerBudgets, OwnerPlan, plan_both, plan_rates, plan_thresholds
+from accounting.plan import Budget, Plan
+from accounting.release import Release
+from accounting.sampling import CellPoisson
+from algorithms.base import Method, PublicState, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdpSgd(Method):
+    """Sample and clip by owner, sum, add noise, step.
+
+    Args:
+        spend: what a larger budget buys.
+        share: with `both`, how far from thresholds (0) to rates (1).
+        clip_norm: C of the most private owner, and of all with `sample`.
+        anchor: with `scale`, whether C is the most private owner's (INO-SGD) or a mean (IDP-SGD).
+    """
+
+    keeps_owners: ClassVar[bool] = True
+    spend: Literal["sample", "scale", "both"] = "sample"
+    share: Annotated[float, Ge(0), Le(1)] = 0.5
+    clip_norm: Positive = 1.0
+    anchor: Anchor = "most_private"
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        return Neighbouring.ADD_REMOVE
+
+    def plan(self, task: Task, budget: Budget) -> Plan:
+        if budget.epsilon is None or budget.accountant != "rdp":
+            raise ValueError("plans for owners find the noise for their budgets by rdp: give privacy.epsilon, no noise")
+        noise_std = self._owners(task, budget).noise_std
+        return budget.plan(
+            lambda _: [(self._gradient(task, budget), task.steps)], noise_multiplier=noise_std / self.clip_norm
+        )
+
+    def gradient_release(self, task: Task, plan: Plan, state: PublicState) -> Release:
+        return self._gradient(task, plan.budget)
+
+    def _gradient(self, task: Task, budget: Budget) -> Release:
+        owners, of_cell = self._owners(task, budget), list(task.population.owners)
+        return Release(
+            name="gradient",
+            law=CellPoisson(task.population, tuple(np.array(owners.rates)[of_cell].tolist())),
+            bounds=tuple(np.array(owners.bounds)[of_cell].tolist()),
+            noise_std=owners.noise_std,
+        )
+
+    def _owners(self, task: Task, budget: Budget) -> OwnerPlan:
+        assert budget.epsilon is not None
+        budgets = OwnerBudgets(
+            epsilons=budget.owner_epsilons or (budget.epsilon,),
+            rows=task.population.owner_sizes,
+            names=task.owner_names or None,
+            delta=budget.delta,
+            steps=task.steps,
+            batch_size=task.batch_size,
+        )
+        return _planned(self.spend, budgets, self.clip_norm, self.share, self.anchor)
+
+
+@lru_cache(maxsize=64)
+def _planned(spend: str, budgets: OwnerBudgets, bound: float, share: float, anchor: Anchor) -> OwnerPlan:
+    match spend:
+        case "sample":
+            return plan_rates(budgets, bound=bound)
+        case "scale":
+            return plan_thresholds(budgets, bound=bound, anchor=anchor)
+        case _:
+            return plan_both(budgets, bound=bound, share=share)
