@@ -25,7 +25,7 @@ from accounting.streams import Streams
 from algorithms.base import AnyMethod, Method, OpenMethod, Task
 from algorithms.fleet_step import FleetStep
 from algorithms.open_step import OpenMember, OpenStep
-from algorithms.optimizer import Sgd
+from algorithms.optimizer import Optimizer
 from algorithms.private_step import PrivateMember, PrivateStep
 from algorithms.rows import Member, TrainingRows
 from models.choose import fused_engine
@@ -263,7 +263,7 @@ def members_of(
     for index, key in enumerate(keys):
         shared: dict[str, Any] = {
             "method": case.method,
-            "optimizer": Sgd(lr=0.1 * (1 + index % 3), momentum=(0.5, 0.0, 0.9)[index % 3]),
+            "optimizer": Optimizer(lr=0.1 * (1 + index % 3), momentum=(0.5, 0.0, 0.9)[index % 3]),
             "task": case.task,
             "streams": case.streams(key),
             "data": rows[index],
@@ -275,7 +275,7 @@ def members_of(
         made.append(
             Run(
                 plan=case.plan,
-                ledger=case.ledger(shared["streams"], len(case.sizes)),
+                ledger=case.ledger(shared["streams"], case.task.population),
                 state=case.method.start(case.task, case.plan),
                 **shared,
                 **{name: values[index] for name, values in watched.items()},

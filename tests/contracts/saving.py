@@ -40,7 +40,7 @@ def restored(case: Case, checkpoints: Sequence[dict[str, Any]], keys: Sequence[s
     members = members_of(case, keys)
     for member, kept in zip(members, checkpoints, strict=True):
         if isinstance(member, PrivateMember):
-            member.ledger = case.ledger(member.streams, len(case.sizes), json.loads(kept["ledger"]))
+            member.ledger = case.ledger(member.streams, case.task.population, json.loads(kept["ledger"]))
         member.change_state({name: array.numpy() for name, array in kept["state"].items()}, kept["state_since"])
     stepper = fleet_of(case, members)
     stepper.rows[:] = torch.stack([kept["params"] for kept in checkpoints])
