@@ -22,7 +22,7 @@ from accounting.ledger import Ledger
 from accounting.plan import Budget, Plan
 from accounting.sampling import Population
 from accounting.streams import Streams
-from algorithms.base import AnyMethod, Method, OpenMethod, Task
+from algorithms.base import AnyMethod, Method, OpenMethod, Solver, Task
 from algorithms.fleet_step import FleetStep
 from algorithms.open_step import OpenMember, OpenStep
 from algorithms.optimizer import Optimizer
@@ -116,15 +116,23 @@ class Case:
 
 def case_of(name: str) -> Case:
     """The method of conf/algorithm/<name>.yaml."""
-    return Case(name=name, method=build(yaml.safe_load((CONF / f"{name}.yaml").read_text()), "algorithm"))
+    node = yaml.safe_load((CONF / f"{name}.yaml").read_text())
+    node.pop("defaults", None)  # Hydra's: which model it needs
+    return Case(name=name, method=build(node, "algorithm"))
 
 
 @lru_cache(maxsize=1)
 def cases() -> dict[str, Case]:
-    """Every recipe, and every recipe with one of its choices made otherwise."""
+    """Every recipe of a method that steps, and every one with one of its choices made otherwise.
+
+    Solvers have loops and tests of their own.
+    """
     found: dict[str, Case] = {}
     for name in ALGORITHMS:
-        found[name] = as_written = case_of(name)
+        as_written = case_of(name)
+        if isinstance(as_written.method, Solver):
+            continue
+        found[name] = as_written
         for option, choice in _other_choices(as_written.method):
             other: Any = replace(cast(Any, as_written.method), **{option: choice})
             called = f"{name}[{option}={choice}]"
