@@ -57,8 +57,8 @@ class Mine(Method):
     def plan(self, task: Task, budget: Budget) -> Plan:
         """Line 1: every release of the run, and how often, at a noise multiplier that `budget` finds.
 
-        The gradient comes first. A paper that prints another epsilon than is proven says so here: `claim=` with a rule
-        of accounting/claims.py.
+        The gradient comes first. Where the paper prints another epsilon than is proven, the plan takes a rule of
+        accounting/claims.py beside it: `plan.claiming(rule)`, as algorithms/dp_is_sgd.py does.
         """
         return budget.plan(lambda kappa: [(self._gradient(task, kappa * self.clip_norm), task.steps)])
 
