@@ -27,6 +27,7 @@ RULES: Mapping[str, str] = {
     "independent_draws": "answers from one draw are counted as if each had a draw of its own: too low",
     "counts_charged_twice": "counts are charged twice for one release, and as if from draws of their own",
     "advanced_composition": "advanced composition of equal steps, with the paper's constants",
+    "textbook_gaussian": "noise of sqrt(2 ln(1 / delta)) / epsilon sensitivities: from epsilon 8 on too little",
 }
 
 OPACUS_ORDERS: tuple[float, ...] = (*(1 + tenth / 10 for tenth in range(1, 100)), *map(float, range(12, 64)))

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from accounting.events import Event, event_from_dict
+from accounting.events import Event
 from accounting.release import Answer, Release, Rescaled
+from accounting.sampling import Population
 from accounting.streams import FleetNoise, Streams
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Line:
-    """`count` equal releases between two steps; `events` holds, per cell, what one of them is to a member."""
+    """`count` equal releases between two steps; `events` holds, per cell, what one of them is to a member.
+
+    Events are not stored: they follow from law, bounds and noise, and would be most of a ledger that changes every
+    step.
+    """
 
     release: Mapping[str, Any]
     events: tuple[Event | None, ...]
@@ -31,32 +36,23 @@ class Line:
     count: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Runs of cells with equal events are written once."""
-        runs: list[dict[str, Any]] = []
-        for cell, event in enumerate(self.events):
-            if not runs or self.events[cell - 1] != event:
-                runs.append({"event": None if event is None else event.to_dict(), "cells": 0})
-            runs[-1]["cells"] += 1
         steps = {"first_step": self.first_step, "last_step": self.last_step}
-        return {**self.release, **steps, "count": self.count, "events": runs}
+        return {**self.release, **steps, "count": self.count}
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Line:
-        ours = ("first_step", "last_step", "count", "events")
-        release = {key: value for key, value in record.items() if key not in ours}
-        events: list[Event | None] = []
-        for run in record["events"]:
-            events += [None if run["event"] is None else event_from_dict(run["event"])] * run["cells"]
-        return cls(release, tuple(events), record["first_step"], record["last_step"], record["count"])
+    def from_dict(cls, record: Mapping[str, Any], population: Population) -> Line:
+        release = Release.from_dict(record, population)
+        events = tuple(release.event(cell) for cell in range(len(population.sizes)))
+        return cls(release.to_dict(), events, record["first_step"], record["last_step"], record["count"])
 
 
 class Ledger:
     """Releases of one run, in order."""
 
-    def __init__(self, streams: Streams, num_cells: int, lines: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, streams: Streams, population: Population, lines: Sequence[Mapping[str, Any]] = ()) -> None:
         self._streams = streams
-        self._num_cells = num_cells
-        self._lines = [Line.from_dict(line) for line in lines]
+        self._num_cells = len(population.sizes)
+        self._lines = [Line.from_dict(line, population) for line in lines]
         self._open: dict[str, tuple[Release | None, Line]] = {}  # of each name the last release and its line
         for line in self._lines:
             self._open[line.release["name"]] = None, line

@@ -10,7 +10,7 @@ delta 1e-6: epsilon 4.78 instead of 8.16).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -19,7 +19,7 @@ import numpy as np
 
 from accounting.dominance import are_dominated
 from accounting.events import Event, Everyone, GaussianEvent, LaplaceEvent, Poisson, joint_multiplier
-from accounting.sampling import SamplingLaw
+from accounting.sampling import Population, SamplingLaw, law_from_dict
 
 NoiseKind = Literal["gaussian", "laplace"]
 
@@ -124,6 +124,18 @@ class Release(Answer):
             record["charged_as"] = self.charged_as.to_dict()
         return record
 
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], population: Population) -> Release:
+        """The release of a stored line."""
+        charged = record.get("charged_as")
+        return cls(
+            law=law_from_dict(record["law"], population),
+            look=tuple(_answer(answer) for answer in record.get("look", ())),
+            beside=tuple(_answer(answer) for answer in record.get("beside", ())),
+            charged_as=None if charged is None else GaussianEvent.from_dict(charged),
+            **_fields(record),
+        )
+
     @cached_property
     def _samplings(self) -> tuple[Any, ...]:
         return tuple(self.law.sampling_of(cell) for cell in range(len(self.bounds)))
@@ -165,6 +177,16 @@ class Release(Answer):
                 f"release '{self.name}', in cell {cell} at rate {rates[cell]:.6g} with noise multiplier "
                 f"{multipliers[cell]:.6g}, is not dominated by {reference}"
             )
+
+
+def _answer(record: Mapping[str, Any]) -> Answer:
+    return Answer(**_fields(record))
+
+
+def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
+    noise = record.get("noise", "gaussian")
+    bounds = tuple(map(float, record["bounds"]))
+    return {"name": record["name"], "bounds": bounds, "noise_std": float(record["noise_std"]), "noise": noise}
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ draws a block of consecutive steps from one generator; the blocks, not the calls
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -303,6 +304,24 @@ class ShuffledEpochs(Drawing):
 
     def to_dict(self) -> dict[str, object]:
         return {"law": "shuffled_epochs", "batch": self.batch}
+
+
+_LAWS: dict[str, Callable[[Population, Mapping[str, Any]], SamplingLaw]] = {
+    "uniform_poisson": lambda cells, law: UniformPoisson(cells, law["rate"]),
+    "cell_poisson": lambda cells, law: CellPoisson(cells, tuple(law["rates"])),
+    "uniform_without_replacement": lambda cells, law: UniformWithoutReplacement(cells, law["batch"]),
+    "stratified_without_replacement": lambda cells, law: StratifiedWithoutReplacement(cells, tuple(law["batches"])),
+    "one_group": lambda cells, law: OneGroup(cells, tuple(law["weights"]), tuple(law["batches"])),
+    "whole_training_set": lambda cells, _: WholeTrainingSet(cells),
+    "whole_fold": lambda cells, law: WholeFold(cells, law["fold"]),
+}
+
+
+def law_from_dict(record: Mapping[str, Any], population: Population) -> SamplingLaw:
+    """The inverse of `to_dict`, for a ledger read back from JSON."""
+    if record.get("law") not in _LAWS:
+        raise ValueError(f"unknown sampling law {record.get('law')!r}: choose one of {', '.join(_LAWS)}")
+    return _LAWS[record["law"]](population, record)
 
 
 def _draw(population: Population, counts: np.ndarray, generator: np.random.Generator) -> list[np.ndarray]:

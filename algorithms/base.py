@@ -10,12 +10,12 @@ part of DESIGN section 4 for those alone that ask for it. Methods without privac
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from accounting.claims import Claim
 from accounting.events import Neighbouring
@@ -40,6 +40,7 @@ class Task:
         minority_groups: groups that the dataset designates as minorities.
         owner_names: who the owners of the population are; none where each is a class of rows with equal budgets.
         owner_epsilons: their budgets; none where the run's one budget is everybody's.
+        num_features, num_classes: of the inputs; not known to a plan that is made without data.
     """
 
     population: Population
@@ -49,6 +50,8 @@ class Task:
     minority_groups: tuple[int, ...] = ()
     owner_names: tuple[str, ...] = ()
     owner_epsilons: tuple[float, ...] = ()
+    num_features: int = 0
+    num_classes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,6 +256,61 @@ class OpenMethod(AnyMethod):
     @abstractmethod
     def weigh(self, task: Task, state: PublicState, losses: Tensor, cells: Tensor) -> tuple[Tensor, PublicState]:
         """The weight of each sample of a batch in the sum of gradients, [slot], and the state after the step."""
+
+
+class PrivateRows(NamedTuple):
+    """Training rows as a release's law drew them: not public."""
+
+    inputs: Tensor
+    labels: Tensor
+    cells: Tensor
+
+
+class PrivateData(Protocol):
+    """The training data as a solver may use them: all that it learns of them is a release."""
+
+    def publish(self, release: Release, compute: Callable[[PrivateRows], Tensor]) -> Tensor:
+        """What is computed of the rows that the release's law draws, with its noise.
+
+        Args:
+            compute: by as much as the release's bounds, and no more, a record moves what it returns. It is not called
+                where a run goes on behind this release: then the release is given as it was.
+        """
+        ...
+
+
+class Solver(AnyMethod):
+    """A private method with a loop of its own over few releases, seconds long."""
+
+    private: ClassVar[bool] = True
+
+    @property
+    def neighbouring(self) -> Neighbouring:
+        """The relation its paper uses, taken when the configuration names none."""
+        return Neighbouring.REPLACE_ONE
+
+    @abstractmethod
+    def check_model(self, model: nn.Module) -> None:
+        """Raise a ValueError, in one sentence, for a model that it can't train."""
+
+    @abstractmethod
+    def phases(self, task: Task) -> int:
+        """How often `solve` yields; the schedule's batch size and epochs mean nothing to a solver."""
+
+    @abstractmethod
+    def plan(self, task: Task, budget: Budget) -> Plan:
+        """Calibrate the noise and state every release of the run; before any data is read."""
+
+    @abstractmethod
+    def solve(self, task: Task, plan: Plan, data: PrivateData) -> Iterator[Tensor]:
+        """The parameters [parameter] after each phase, as the model has them; a function of releases alone.
+
+        A run that was interrupted begins anew and gets the same releases.
+        """
+
+    def claim(self, task: Task, plan: Plan, state: PublicState) -> Claim | None:
+        """What its paper would print; None where it prints what is proven."""
+        return plan.claim
 
 
 def first_drawing(method: AnyMethod, task: Task, plan: Plan | None) -> Drawing:

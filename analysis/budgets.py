@@ -66,4 +66,4 @@ def _budget(private: object, target: float, noise: float) -> str:
         return f"{target:g}"
     if private is True or private == 1:
         return DASH if pd.isna(noise) else f"noise {noise:g}"
-    return DASH if private is None or pd.isna(private) else OPEN  # type: ignore[call-overload]
+    return DASH if private is None or pd.isna(private) else OPEN

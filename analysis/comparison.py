@@ -15,8 +15,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.budgets import OPEN, budgets, titled
 from analysis.manifest import in_words
-from analysis.names import dataset_title
+from analysis.names import DASH, dataset_title
 from analysis.pairing import BUDGET, Match, Point, Side, match
 from analysis.settings import Settings
 from analysis.statistics import holm, paired_difference, spread, unpaired_difference
@@ -112,12 +113,10 @@ def contrast(one: Side, other: Side, groups: pd.DataFrame | None, settings: Mapp
 def title(pair: Match) -> str:
     """'Unbalanced MNIST, target ε = 1, lr 0.01': dataset, budget where it is one, and what else they were split by."""
     found = [dataset_title(str(pair.one.runs["dataset"].iloc[0]))]
-    budgets = pd.concat([pair.one.runs["epsilon_target"], pair.other.runs["epsilon_target"]]).dropna().unique()
-    if len(budgets) == 1:
-        found.append(f"target ε = {budgets[0]:g}")
-    open_sides = [side.runs["private"].eq(False).all() for side in (pair.one, pair.other)]
-    if any(open_sides):
-        found.append("no privacy" if all(open_sides) else "against no privacy")
+    given = list(dict.fromkeys(budget for side in (pair.one, pair.other) for budget in budgets(side.runs)))
+    words = [titled(budget).replace("ε", "target ε") for budget in given if budget != DASH]
+    if len(words) == 1 or any(OPEN in text or "noise" in text for text in words):
+        found.append(" against ".join(words))
     ends = Counter(key.rpartition(".")[2] for key in pair.shared)
     others = {
         key.rpartition(".")[2] if ends[key.rpartition(".")[2]] == 1 else key: value

@@ -5,6 +5,7 @@ was read once is kept under `cache` (analysis/cache.py).
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,25 +51,38 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 def _lines(run_id: str, folder: Path) -> list[dict[str, Any]]:
     """Nothing, if the file is missing, damaged, or of releases that we do not know."""
     try:
-        releases = json.loads((folder / LEDGER).read_bytes())["releases"]
-        rows = [{"run_id": run_id, "line": place, **_line(line)} for place, line in enumerate(releases)]
+        ledger = json.loads((folder / LEDGER).read_bytes())
+        cells = ledger.get("cells", {})
+        rows = [
+            {"run_id": run_id, "line": place, **_line(line, cells)} for place, line in enumerate(ledger["releases"])
+        ]
         pa.Table.from_pylist(rows, schema=_SCHEMA)
     except (OSError, AttributeError, KeyError, TypeError, ValueError, pa.ArrowException):
         return []
     return rows
 
 
-def _line(line: Mapping[str, Any]) -> dict[str, Any]:
-    events = [event or {} for event in _events(line["events"])]
+def _line(line: Mapping[str, Any], cells: Mapping[str, Any]) -> dict[str, Any]:
     charged = line.get("charged_as")
+    if "events" in line:  # of an older version
+        events = [event or {} for event in line["events"]]
+        multipliers = [event.get("noise_multiplier") for event in events]
+        rates = [_rate(event.get("sampling") or {}) for event in events]
+    else:
+        rates = _rates(line["law"], cells)
+        answers = [line, *line.get("look", []), *line.get("beside", [])]
+        multipliers = [None if rate is None else _joint(answers, cell) for cell, rate in enumerate(rates)]
+        if charged is not None:
+            rates = [rate and _rate(charged["sampling"]) for rate in rates]
+            multipliers = [rate and charged["noise_multiplier"] for rate in rates]
     return {
         "name": line["name"],
         "law": line["law"]["law"],
         "first_step": line["first_step"],
         "count": line["count"],
         "noise_std": line["noise_std"],
-        "noise_multiplier": [event.get("noise_multiplier") for event in events],
-        "sampling_rate": [_rate(event.get("sampling") or {}) for event in events],
+        "noise_multiplier": multipliers,
+        "sampling_rate": rates,
         "noise": line.get("noise", "gaussian"),
         "answers": [answer["name"] for kind in ("look", "beside") for answer in line.get(kind, [])],
         "charged_as": None if charged is None else _charge(charged),
@@ -85,12 +99,33 @@ def _charge(event: Mapping[str, Any]) -> str:
     return ", ".join(told)
 
 
-def _events(stored: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any] | None]:
-    """One of each cell, from runs of equal ones; ledgers of older versions hold them one by one."""
-    events: list[Mapping[str, Any] | None] = []
-    for run in stored:
-        events += [run["event"]] * run["cells"] if run is not None and "cells" in run else [run]
-    return events
+def _rates(law: Mapping[str, Any], cells: Mapping[str, Any]) -> list[float | None]:
+    """How often a row of each cell is drawn, at most; None where it is not."""
+    sizes = cells["sizes"]
+    match law["law"]:
+        case "uniform_poisson":
+            rates = [law["rate"]] * len(sizes)
+        case "cell_poisson":
+            rates = law["rates"]
+        case "uniform_without_replacement":
+            rates = [law["batch"] / law["population"]] * len(sizes)
+        case "stratified_without_replacement" | "one_group":
+            rates = [batch / size for batch, size in zip(law["batches"], sizes, strict=True)]
+        case "whole_fold":
+            rates = [float(fold == law["fold"]) for fold in cells.get("folds", [0] * len(sizes))]
+        case _:
+            rates = [1.0] * len(sizes)
+    return [float(rate) or None for rate in rates]
+
+
+def _joint(answers: Sequence[Mapping[str, Any]], cell: int) -> float | None:
+    """Noise over bound of a release's answers, together; None for a cell that none of them touches."""
+    scale = math.sqrt(0.5) if answers[0].get("noise") == "laplace" else 1.0
+    exposures = [answer["bounds"][cell] / (scale * answer["noise_std"]) for answer in answers if answer["noise_std"]]
+    if len(exposures) < len(answers):
+        return 0.0
+    exposure = math.hypot(*exposures)
+    return 1 / exposure if exposure else None
 
 
 def _rate(sampling: Mapping[str, Any]) -> float | None:

@@ -173,8 +173,8 @@ def _split(one: Sequence[Point], other: Sequence[Point], shared: Settings, left:
             for value in _in_order(list(budgets)):
                 given = budgets[value]
                 told = {key: found for key in BUDGET if (found := given[0].settings.get(key)) is not None}
-                sides = (one, given) if open_one else (given, other)
-                yield from _split(*sides, {**shared, **told}, left)
+                a, b = (one, given) if open_one else (given, other)
+                yield from _split(a, b, {**shared, **told}, left)
             return
     for key in FIRST:
         if _varies(one, other, key):

@@ -20,11 +20,12 @@ import torch
 
 from accounting.ledger import Ledger
 from accounting.streams import Streams
-from algorithms.base import Method, OpenMethod
+from algorithms.base import Method, OpenMethod, Solver
 from algorithms.open_step import OpenMember, OpenStep
 from algorithms.private_step import PrivateMember, PrivateStep
 from algorithms.rows import Gather, Member
 from algorithms.sampling_variance import sampling_variance
+from algorithms.solver_step import SolverMember, SolverStep
 from models.engine import Engine
 from runners import environment
 from runners.recording import Recorder, summary_of
@@ -39,6 +40,7 @@ from runners.setup import (
     prepare,
     training_rows,
 )
+from runners.spec import name_of
 from runners.store import RunFolder
 from runners.tracking import Tracker, tracker
 from runners.worker import Report
@@ -91,9 +93,10 @@ def train_fleet(
                 _Fleet(members, report, team).train()
 
 
-def _side_by_side(run: Run) -> tuple[int, bool]:
-    """Which runs of a fleet can be stepped together: at the same step, all private or all open."""
-    return run.step, run.prepared.method.private
+def _side_by_side(run: Run) -> tuple[int, bool, str]:
+    """Which runs of a fleet can be stepped together: at the same step, all private or all open; no solvers."""
+    method = run.prepared.method
+    return run.step, method.private, run.folder.run_id if isinstance(method, Solver) else ""
 
 
 def _open(config: Config, folder: RunFolder) -> Run:
@@ -220,7 +223,7 @@ class _Fleet:
             progress = {"step": step, "steps": self.steps, "wga": run.wga}
             self.report({"run_id": run.folder.run_id, "event": "progress", **progress})
 
-    def _recorded(self) -> list[tuple[Recorder, Member, torch.Tensor]]:
+    def _recorded(self) -> list[tuple[Recorder, Member | SolverMember, torch.Tensor]]:
         """What writes the results of each run, and what they are results of."""
         shown = [self.stepper.shown(run) for run in range(len(self.runs))]
         return list(zip(self.recorders, self.stepper.members, shown, strict=True))
@@ -234,30 +237,40 @@ class _Fleet:
             if variance is not None:
                 run.folder.append_history({"step": step + 1, "kind": "sampling_variance", "variance": variance})
 
-    def _stepper(self, members: list[Any], params: torch.Tensor | None = None) -> PrivateStep | OpenStep:
+    def _stepper(self, members: list[Any], params: torch.Tensor | None = None) -> PrivateStep | OpenStep | SolverStep:
+        params = self._initial() if params is None else params
+        if isinstance(members[0], SolverMember):
+            return SolverStep(self.engine, members, params)
         kind = PrivateStep if self.private else OpenStep
-        return kind(self.engine, members, self._initial() if params is None else params)
+        return kind(self.engine, members, params)
 
-    def _member(self, run: Run, split: Any) -> Member:
+    def _member(self, run: Run, split: Any) -> Member | SolverMember:
         prepared, kept = run.prepared, run.checkpoint
         method, task, plan = prepared.method, prepared.task, prepared.plan
         new_streams = Streams if self.team is None else self.team.streams
         streams = new_streams(run.folder.run_id, secure=run.config["privacy"]["secure"])
         _, cells = cells_of(run.config, self.data, split, method, task)
         shared: dict[str, Any] = {
-            "optimizer": prepared.optimizer,
             "task": task,
             "streams": streams,
             "data": training_rows(self.data, split, self.device, self.gather, cells),
         }
         member: PrivateMember | OpenMember
         if isinstance(method, OpenMethod):
-            member = OpenMember(method=method, state=method.start(task), **shared)
+            member = OpenMember(method=method, optimizer=prepared.optimizer, state=method.start(task), **shared)
         else:
-            assert isinstance(method, Method) and plan is not None
-            ledger = Ledger(streams, len(task.population.sizes), json.loads(kept["ledger"]) if kept else ())
-            state = method.start(task, plan)
-            member = PrivateMember(method=method, plan=plan, ledger=ledger, state=state, **shared)
+            assert plan is not None
+            ledger = Ledger(streams, task.population, json.loads(kept["ledger"]) if kept else ())
+            if isinstance(method, Solver):
+                if self.team is not None:
+                    raise ValueError(
+                        f"{name_of(run.config['algorithm'])} trains in one process: start it without torchrun"
+                    )
+                released = kept["state"] if kept else {}
+                return SolverMember(method=method, plan=plan, ledger=ledger, state=released, **shared)
+            assert isinstance(method, Method)
+            shared |= {"optimizer": prepared.optimizer, "state": method.start(task, plan)}
+            member = PrivateMember(method=method, plan=plan, ledger=ledger, **shared)
         if kept:
             member.change_state(kept["state"], kept["state_since"])
         return member
@@ -273,7 +286,7 @@ class _Fleet:
         """Save every run; returns how long to wait before the next time."""
         began = time.monotonic()
         vectors = self.stepper.vectors()
-        for index, (run, member) in enumerate(zip(self.runs, self.stepper.members, strict=True)):
+        for index, (run, (_, member, _)) in enumerate(zip(self.runs, self._recorded(), strict=True)):
             run.folder.save_checkpoint(
                 {
                     "format": CHECKPOINT_FORMAT,
@@ -284,7 +297,9 @@ class _Fleet:
                     "vectors": {name: rows[index].cpu().clone() for name, rows in vectors.items()},
                     "state": member.state,
                     "state_since": member.state_since,
-                    "ledger": json.dumps(member.ledger.to_dicts() if isinstance(member, PrivateMember) else []),
+                    "ledger": json.dumps(
+                        member.ledger.to_dicts() if isinstance(member, PrivateMember | SolverMember) else []
+                    ),
                 }
             )
         return pause_between_checkpoints(time.monotonic() - began)

@@ -26,7 +26,7 @@ from accounting.ledger import Ledger
 from accounting.plan import Budget, Plan
 from accounting.sampling import Population
 from accounting.streams import Streams
-from algorithms.base import AnyMethod, Task, first_drawing
+from algorithms.base import AnyMethod, Solver, Task, first_drawing
 from algorithms.dpsgd import DpSgd
 from algorithms.optimizer import Optimizer
 from algorithms.private_step import PrivateMember, PrivateStep
@@ -72,7 +72,7 @@ class Reading:
 def estimate(config: Config) -> Estimate:
     """What a run takes."""
     prepared = setup.prepare(config)
-    if prepared.data is None:
+    if prepared.data is None or isinstance(prepared.method, Solver):
         return UNMEASURED
     task, plan = prepared.task, prepared.plan
     releases = {} if plan is None else plan.releases
@@ -191,7 +191,7 @@ class _Bench:
             task=Task(population=Population(sizes), batch_size=batch, steps=1, steps_per_epoch=1),
             plan=_NO_PLAN,
             streams=streams,
-            ledger=Ledger(streams, len(sizes)),
+            ledger=Ledger(streams, Population(sizes)),
             data=rows,
             state={},
         )

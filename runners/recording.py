@@ -19,6 +19,7 @@ from torch import Tensor
 from algorithms.private_step import PrivateMember
 from algorithms.rows import Gather, Member
 from algorithms.sampling_variance import NOTE as PROBE_NOTE
+from algorithms.solver_step import SolverMember
 from datasets.base import SMALLEST_CUT, Data, Rows, Split, addressed, cut, rows_at_once
 from models.engine import Engine
 from runners import environment
@@ -74,7 +75,7 @@ class Recorder:
     def _sampled(self) -> dict[str, Rows]:
         return evaluated_rows(self.data, self.split, len(self.run.prepared.group_names), self.run.config["seed"])
 
-    def record(self, member: Member, params: Tensor) -> list[dict[str, Any]]:
+    def record(self, member: Member | SolverMember, params: Tensor) -> list[dict[str, Any]]:
         """Evaluate the parts: a line of history each, that of the validation part with the present group weights."""
         run = self.run
         parts = self._parts(params, at_end=run.step == run.prepared.task.steps)
@@ -87,7 +88,7 @@ class Recorder:
         run.wga = parts["valid"]["wga"]
         return rows
 
-    def finish(self, member: Member, params: Tensor) -> None:
+    def finish(self, member: Member | SolverMember, params: Tensor) -> None:
         """Check the ledger against the plan, then write the results."""
         run = self.run
         spent = _spent(member)
@@ -95,7 +96,7 @@ class Recorder:
         assumptions = [*run.prepared.assumptions, NOTE]
         if run.config["probe"]["sampling_variance_every"]:
             assumptions.append(PROBE_NOTE)
-        lines = member.ledger.to_dicts() if isinstance(member, PrivateMember) else []
+        lines = member.ledger.to_dicts() if isinstance(member, PrivateMember | SolverMember) else []
         ledger = {"cells": member.task.population.to_dict(), "releases": lines, "assumptions": assumptions}
         files = {}
         if run.config["results"]["weights"]:
@@ -148,9 +149,9 @@ class Recorder:
         return buffer.getvalue()
 
 
-def _spent(member: Member) -> dict[str, Any]:
+def _spent(member: Member | SolverMember) -> dict[str, Any]:
     """What the ledger proves, once it is found to be the plan's; and what the method's paper would print."""
-    if not isinstance(member, PrivateMember):
+    if not isinstance(member, PrivateMember | SolverMember):
         return {"ledger_epsilon": None, "ledger_epsilon_per_group": None, "claim": None}
     spent, population = np.array(member.plan.check(member.ledger)), member.task.population
     claim = member.method.claim(member.task, member.plan, member.state)

@@ -14,7 +14,7 @@ from runners.checkpoints import Mark
 from runners.checksums import CHECKSUMS, digest, digest_of
 from runners.files import sync, to_json, write, writing
 from runners.leases import Lease, LeaseLost
-from runners.stored import CHECKPOINT, CONFIG, ERROR, FAILED, HISTORY, SUMMARY
+from runners.stored import CHECKPOINT, CONFIG, ENVIRONMENT, ERROR, FAILED, HISTORY, LEDGER, SUMMARY
 
 
 class RunFolder:
@@ -98,8 +98,9 @@ class RunFolder:
             files: what else is kept, by name.
         """
         contents = dict(files or {})
-        for name, values in (("ledger.json", ledger), ("environment.json", environment), (SUMMARY, summary)):
+        for name, values in ((ENVIRONMENT, environment), (SUMMARY, summary)):
             contents[name] = _as_file(values)
+        contents[LEDGER] = _by_line(ledger)
         checksums = {name: digest(content) for name, content in contents.items()}
         if (self.path / HISTORY).exists():
             checksums[HISTORY] = self._lines.mark.sha256
@@ -208,6 +209,14 @@ class _Lines:
     @property
     def mark(self) -> Mark:
         return Mark(self._size, self._hash.hexdigest())
+
+
+def _by_line(ledger: Mapping[str, Any]) -> bytes:
+    """Each release in a line of its own: indented as the rest, one that changes every step would take pages."""
+    lines = [f"    {to_json(line)}" for line in ledger["releases"]]
+    releases = "[\n" + ",\n".join(lines) + "\n  ]" if lines else "[]"
+    others = [f'  "{key}": {to_json(value)}' for key, value in ledger.items() if key != "releases"]
+    return ("{\n" + ",\n".join([*others, f'  "releases": {releases}']) + "\n}\n").encode()
 
 
 def _as_file(values: Mapping[str, Any]) -> bytes:

@@ -18,7 +18,7 @@ from accounting.events import Neighbouring
 from accounting.owners import budget_classes
 from accounting.plan import Budget, Plan
 from accounting.sampling import Population
-from algorithms.base import AnyMethod, Method, Task
+from algorithms.base import AnyMethod, Method, Solver, Task
 from algorithms.optimizer import Optimizer
 from algorithms.rows import Gather, TrainingRows
 from datasets.base import Data, Dataset, InMemory, Rows, Split, addressed, rows_at_once
@@ -68,7 +68,7 @@ def prepare(config: Config) -> Prepared:
     optimizer = Optimizer(**config["optimizer"])
     data = None if config["schedule"]["plan_only"] else load(config)
     task = _task(config, dataset, data, method)
-    plan = _planned(_key(config["privacy"]), task, method) if isinstance(method, Method) else None
+    plan = _planned(_key(config["privacy"]), task, method) if isinstance(method, Method | Solver) else None
     seeded = () if plan is None or config["privacy"]["secure"] else (SEEDED,)
     return Prepared(
         method=method,
@@ -139,7 +139,11 @@ def forget_engines() -> None:
 
 def check_model(config: Config) -> None:
     """Try the model on three samples of the data, once per process; on the CPU, for whoever checks trains nothing."""
-    if build(config["algorithm"], "algorithm").private:  # an open method may mix samples
+    method: AnyMethod = build(config["algorithm"], "algorithm")
+    if isinstance(method, Solver):
+        data = load(config)
+        method.check_model(_module(_key(config["model"]), data.inputs.shape, data.num_classes, config["data"]["root"]))
+    elif method.private:  # an open method may mix samples
         _checked(_key(config["model"]), _where(config), config["engine"])
 
 
@@ -246,10 +250,18 @@ def _task(config: Config, dataset: Dataset, data: Data | None, method: AnyMethod
     )
     if data is None:
         return task
-    return cells_of(config, data, data.splits(config["seed"]), method, task)[0]
+    task, _ = cells_of(config, data, data.splits(config["seed"]), method, task)
+    phases = method.phases(task) if isinstance(method, Solver) else None
+    return replace(
+        task,
+        steps=phases or task.steps,
+        steps_per_epoch=phases or task.steps_per_epoch,  # a solver's are one pass
+        num_features=math.prod(data.inputs.shape),
+        num_classes=data.num_classes,
+    )
 
 
-def _budget(privacy: Config, method: Method, task: Task) -> Budget:
+def _budget(privacy: Config, method: Method | Solver, task: Task) -> Budget:
     total = task.population.total
     epsilon, delta, noise_multiplier = privacy["epsilon"], privacy["delta"], privacy.get("noise_multiplier")
     if not task.owner_epsilons and (epsilon is None) == (noise_multiplier is None):
@@ -271,7 +283,7 @@ def _budget(privacy: Config, method: Method, task: Task) -> Budget:
 
 
 @lru_cache(maxsize=1 << 14)
-def _planned(privacy: str, task: Task, method: Method) -> Plan:
+def _planned(privacy: str, task: Task, method: Method | Solver) -> Plan:
     """Plans are shared by the runs of a sweep that differ in seed or learning rate only."""
     return method.plan(task, _budget(json.loads(privacy), method, task))
 
@@ -318,13 +330,7 @@ def _engine(
     physical_batch: int | None = None,
     private: bool = True,
 ) -> Engine:
-    spec = build(json.loads(model), "model")
-    # Weights lie where data do.
-    build_model = partial(spec.build, root=Path(root)) if isinstance(spec, Pretrained) else spec.build
-
-    def module() -> torch.nn.Module:
-        return build_model(shape, num_classes)
-
+    module = partial(_module, model, shape, num_classes, root)
     if not private:
         return PlainEngine(module, device=torch.device(device))
     asked: EngineName | None = None if wanted == "auto" else "fused" if wanted == "fused" else "opacus"
@@ -336,6 +342,13 @@ def _engine(
         mode="ghost" if wanted == "opacus_ghost" else "hooks",
         physical_batch=physical_batch or PHYSICAL_BATCH,
     )
+
+
+def _module(model: str, shape: tuple[int, ...], num_classes: int, root: str) -> torch.nn.Module:
+    spec = build(json.loads(model), "model")
+    # Weights lie where data do.
+    build_model = partial(spec.build, root=Path(root)) if isinstance(spec, Pretrained) else spec.build
+    return build_model(shape, num_classes)
 
 
 @lru_cache(maxsize=64)

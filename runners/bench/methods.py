@@ -158,7 +158,7 @@ def stepper_of(problem: Problem, *, draw: bool, runs: int, method: Method) -> On
             task=task,
             plan=plan,
             streams=streams,
-            ledger=Ledger(streams, len(GROUP_SIZES)),
+            ledger=Ledger(streams, population),
             data=rows,
             state=method.start(task, plan),
         )

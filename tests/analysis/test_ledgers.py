@@ -35,7 +35,7 @@ def ledger() -> dict[str, Any]:
         charged_as=GaussianEvent(Poisson(0.5), 1.5),
     )
     lines = [line(gradient, count=10), line(losses), line(charged, first_step=10, count=3)]
-    return {"releases": lines, "assumptions": ASSUMPTIONS}
+    return {"cells": SIZES.to_dict(), "releases": lines, "assumptions": ASSUMPTIONS}
 
 
 def write_ledger(root: Path, run: str, content: dict[str, Any]) -> None:
@@ -68,7 +68,11 @@ def test_answers_from_one_draw_are_one_release_with_the_multiplier_of_all(result
     looked = Release(name="gradient", law=UniformPoisson(SIZES, 0.25), bounds=(1.0,) * 3, noise_std=3.0, look=(counts,))
     laplace = Release(name="test", law=WholeTrainingSet(SIZES), bounds=(2.0, 2.0, 0.0), noise_std=4.0, noise="laplace")
     write_run(results_root, "a")
-    write_ledger(results_root, "a", {"releases": [line(looked, count=5), line(laplace)], "assumptions": []})
+    write_ledger(
+        results_root,
+        "a",
+        {"cells": SIZES.to_dict(), "releases": [line(looked, count=5), line(laplace)], "assumptions": []},
+    )
     rows = analysis.load(results_root).ledger
     assert [list(answers) for answers in rows["answers"]] == [["counts"], []]
     np.testing.assert_allclose(rows["noise_multiplier"][0], [1 / math.hypot(1 / 3, 1 / 4)] * 3)

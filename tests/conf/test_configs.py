@@ -45,7 +45,7 @@ def test_no_yaml_is_left_out() -> None:
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in SPECS for name in choices(group)])
 def test_a_specification_lists_every_field_of_its_class(group: str, name: str) -> None:
-    node = read(f"{group}/{name}")
+    node = {key: value for key, value in read(f"{group}/{name}").items() if key != "defaults"}
     spec = build(node, group)
     assert set(node) == {TARGET} | {field.name for field in dataclasses.fields(spec) if field.init}
     assert dump(spec)[TARGET] == node[TARGET]

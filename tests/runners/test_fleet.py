@@ -22,7 +22,7 @@ from runners.spec import build
 from runners.store import Store
 from runners.tracking import Tracker
 
-ALGORITHMS = sorted(path.stem for path in (CONF / "algorithm").glob("*.yaml"))
+ALGORITHMS = sorted({path.stem for path in (CONF / "algorithm").glob("*.yaml")} - {"minimax_phased_erm"})  # test_solver
 every_method = pytest.mark.parametrize("algorithm", ALGORITHMS)
 # What two equal trainings may differ in: when, where and how long.
 TIMES = ("seconds",)

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from runners import launcher, train
+from runners.config import run_id
 from runners.crew import Backend
 from runners.errors import ConfigError, RunsFailed
 from runners.experiments import plan
 from runners.launcher import Outcome
 from runners.store import Store
 from runners.worker import PlannedRun
+from tests.analysis.stores import write_run
 from tests.tree import ROOT
 
 SMALL = ["dataset=digits", "scale=smoke", "tracking=off"]
@@ -74,6 +76,25 @@ def test_a_plain_grid_goes_the_same_way_and_leaves_no_files(launched: Launched, 
     assert launched.workers == 1
     assert launched.runs[0].label == "asc on digits, ε=1, seed 0"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_sweep_ends_with_one_table_of_what_is_done(
+    launched: Launched, capsys: pytest.CaptureFixture[str], failed: bool
+) -> None:
+    arguments = ["algorithm=dpsgd,sgd", "seed=0,1", *SMALL]
+    for run in plan(arguments).runs:
+        name = run.label.partition(" ")[0]
+        open_plan = {"plan": None} if name == "sgd" else {}
+        write_run(Path("results"), run_id(run.config), algorithm=name, wga=0.5, avg=0.75, **open_plan)
+    launched.outcome = Outcome(open=["x"] if failed else [])
+    with pytest.raises(RunsFailed) if failed else nullcontext():
+        train.main(["-m", *arguments])
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    assert [[row[0], *row[3:6], row[7]] for row in rows if len(row) > 1 and row[0] in ("dpsgd", "sgd")] == [
+        ["dpsgd", "50.0 ± 0.0", "75.0 ± 0.0", "2", "0.99"],
+        ["sgd", "50.0 ± 0.0", "75.0 ± 0.0", "2", "no privacy"],
+    ]
 
 
 def test_runs_that_take_the_same_steps_share_a_fleet(launched: Launched) -> None:
@@ -142,5 +163,6 @@ def test_joblib_runs_a_job_for_each_run(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].startswith("| Method | Dataset | Budget |")
     assert len(Store(tmp_path / "results").done()) == 2

@@ -251,6 +251,15 @@ def test_values_are_flattened_to_paths() -> None:
     assert dict(tracking.flat(nested)) == {"a/b/0": 1, "a/b/3/c": "x", "d": 0.5}
 
 
+def test_groups_of_an_open_run_have_accuracies_and_no_epsilon() -> None:
+    scores = {"accuracy": [0.5], "loss": [1.0], "count": [3]}
+    summary = {"plan": None, "ledger_epsilon_per_group": None, "group_names": ["a"], "test": scores}
+    assert list(tracking.group_rows(summary)) == [
+        ["valid", 0, "a", None, None, None, None, None],
+        ["test", 0, "a", 0.5, 1.0, 3, None, None],
+    ]
+
+
 def test_curves_are_grouped_by_split_and_end_in_the_group() -> None:
     assert dict(tracking.curves(row(5))) == {
         "epoch": 1.0, "group_weights/0": 0.25, "group_weights/1": 0.75, "valid/wga": 0.25, "valid/accuracy/0": 0.5,

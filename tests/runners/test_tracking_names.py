@@ -24,6 +24,11 @@ def test_a_run_of_no_target_is_grouped_by_dataset_and_algorithm(tmp_path: Path) 
     assert found.tags == ["digits", "asc", "smoke", "ε=1"]
 
 
+def test_an_open_run_is_named_so(tmp_path: Path) -> None:
+    asked = config(tmp_path, "offline") | {"privacy": {"epsilon": None, "noise_multiplier": None}}
+    assert known(asked, tmp_path, "aa").name == "asc on digits, open, seed 3"
+
+
 def test_a_run_is_named_by_its_target_and_by_what_tells_it_from_its_likes(tmp_path: Path) -> None:
     grid = [run("aa", lr=0.5, batch_size=256), run("bb", lr=0.25, batch_size=256), run("cc", "DPSGD", lr=0.125)]
     manifest(tmp_path, "asc/tuning", grid, age=0)

@@ -211,3 +211,15 @@ def test_what_was_only_planned_has_its_budget_alone(capsys: pytest.CaptureFixtur
     assert train.main([*given, f"results.root={tmp_path}"]) == 0
     first, _folder = capsys.readouterr().out.splitlines()
     assert first.startswith("dpsgd on unbalanced_mnist, ε=1, seed 0; ε = 1 at δ = ")
+
+
+def test_a_claim_stands_before_what_is_proven_and_an_open_run_has_no_privacy(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    given = ["dataset=unbalanced_mnist", "tracking=off", "schedule.plan_only=true", f"results.root={tmp_path}"]
+    assert train.main(["algorithm=dpsgd_f", *given]) == 0
+    first, _folder = capsys.readouterr().out.splitlines()
+    assert "; claimed by counts_not_charged: ε = 0." in first and ", proven: ε = 1 at δ = " in first
+    assert train.main(["algorithm=sgd", *given]) == 0
+    first, _folder = capsys.readouterr().out.splitlines()
+    assert first == "sgd on unbalanced_mnist, open, seed 0; no privacy"

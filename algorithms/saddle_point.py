@@ -1,0 +1,115 @@
+"""The worst group's cross-entropy of a linear model as a regularised minimax problem, solved to a certified accuracy.
+
+    min over |w| <= RADIUS, max over weights v of groups:
+    F(w, v) = sum of v_i L_i(w) + mu_w / 2 |w - center|^2 - mu_lambda sum of v_j log v_j
+
+Algorithm 4 of Zhou and Bassily (2024): the groups' best response to w, and a step of projected gradient descent.
+In float64: single precision would certify gaps below zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+RADIUS = 0.5  # of a ball of diameter 1
+MOST_STEPS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saddle:
+    """An alpha-saddle point: parameters, the groups' best response to them, and what bounds alpha."""
+
+    parameters: Tensor
+    weights: Tensor
+    gap: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Minimax:
+    """One problem; L_i is the mean of the losses of group i, over `scale`.
+
+    Args:
+        features: [row, feature], float64.
+        labels, groups: [row].
+        center: [class, feature]; it may lie outside of the ball.
+    """
+
+    features: Tensor
+    labels: Tensor
+    groups: Tensor
+    scale: float
+    center: Tensor
+    mu_w: float
+    mu_lambda: float
+
+    def solve(self, accuracy: float) -> Saddle:
+        """Algorithm 4 from the projected center, up to the first iterate whose gap is certified.
+
+        Its steps 1 / (mu_w t) shorten only where the gap did not fall: then the others bring linear convergence.
+        """
+        w, t, last = project(self.center), 1, math.inf
+        for _ in range(MOST_STEPS):
+            saddle, gradient = self.respond(w)
+            if saddle.gap <= accuracy:
+                return saddle
+            t += saddle.gap >= last
+            last = saddle.gap
+            w = project(w - gradient / (self.mu_w * t))
+        raise ValueError(f"no saddle point with a gap of {accuracy:g} in {MOST_STEPS} steps: raise algorithm.accuracy")
+
+    def respond(self, w: Tensor) -> tuple[Saddle, Tensor]:
+        """The best response to w in the ball, how far the pair is from a saddle point, and the gradient at it.
+
+        F(w, v) is the maximum over v. Under v, F is mu_w-strongly convex in w, so it lies above its quadratic model
+        at w, whose minimum over the ball is at a projected step. The gap is at most what the model falls by.
+        """
+        logs = (self.features @ w.T).log_softmax(1)
+        weights = (self._means(logs) / self.mu_lambda).softmax(0)
+        errors = logs.exp()
+        errors[self._rows, self.labels] -= 1
+        errors *= ((weights / self._sizes)[self.groups] / self.scale).unsqueeze(1)
+        gradient = errors.T @ self.features + self.mu_w * (w - self.center)
+        step = project(w - gradient / self.mu_w) - w
+        fall = -float((gradient * step).sum() + self.mu_w / 2 * step.square().sum())
+        return Saddle(parameters=w, weights=weights, gap=max(0.0, fall)), gradient
+
+    def value(self, w: Tensor, weights: Tensor) -> float:
+        """F(w, v)."""
+        means = self._means((self.features @ w.T).log_softmax(1))
+        entropy = torch.special.entr(weights).sum()
+        return float(weights @ means + self.mu_w / 2 * (w - self.center).square().sum() + self.mu_lambda * entropy)
+
+    def _means(self, logs: Tensor) -> Tensor:
+        losses = -logs[self._rows, self.labels] / self.scale
+        return torch.zeros_like(self._sizes).index_add_(0, self.groups, losses) / self._sizes
+
+    @cached_property
+    def _sizes(self) -> Tensor:
+        return torch.bincount(self.groups).to(self.features)
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        return torch.arange(len(self.labels), device=self.labels.device)
+
+
+def project(w: Tensor) -> Tensor:
+    """The nearest point of the ball."""
+    norm = float(w.norm())
+    return w if norm <= RADIUS else w * (RADIUS / norm)
+
+
+def within(features: Tensor, bound: float) -> Tensor:
+    """Features [row, ...] in float64, scaled down to the norm bound, and a 1 behind them; what is not finite is 0."""
+    rows = features.flatten(1).to(torch.float64).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    norms = rows.norm(dim=1, keepdim=True)
+    return torch.cat([rows * (bound / norms.clamp_min(bound)), torch.ones_like(norms)], 1)
+
+
+def longest(bound: float) -> float:
+    """The norm that features of `within` have at most."""
+    return math.hypot(bound, 1.0)
