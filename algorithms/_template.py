@@ -17,7 +17,7 @@ What this method does not do is told by deriving from another class of algorithm
 - Ranks: a sample's weight depends on its rank in the batch (algorithms/ino_sgd.py).
 - keeps_owners = True: rows have owners with budgets of their own (algorithms/idp_sgd.py).
 - OpenMethod: no privacy, and weights from the whole batch (algorithms/gdro.py).
-- Solver: a loop of its own, when no order of the step's parts fits.
+- Solver: a loop of its own, where no order of the step's parts fits (algorithms/minimax_phased_erm.py).
 - start, adapts_after, adapt: public state that changes every k steps, from releases only (algorithms/group_weights.py).
 """
 
