@@ -1,6 +1,7 @@
 """House rules that no linter knows: every YAML has its code, files stay short, nothing local is committed."""
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ MAX_LINES = 400
 GROUP_FOLDERS = {"algorithm": "algorithms", "dataset": "datasets", "model": "models"}
 RECIPES = sorted(path for group in GROUP_FOLDERS for path in (ROOT / "conf" / group).rglob("*.yaml"))
 EXPERIMENTS = sorted((ROOT / "conf" / "experiment").rglob("*.yaml"))
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "algorithms/_template.py")
+FOLDERS = (*PACKAGES, "tests")
 
 
 def relative(path: Path) -> str:
@@ -48,6 +51,13 @@ def missing_return_annotations(source: str) -> list[str]:
     ]
 
 
+def paths_named(text: str) -> set[str]:
+    """Every file or folder of the repository that a document names; `<name>` stands for the reader's own."""
+    inside = re.findall(rf"(?<![\w/.-])((?:{'|'.join(FOLDERS)})/[\w/.<>-]*)", text)
+    beside = re.findall(r"`(\w+\.md)`", text)
+    return {name.rstrip(".") for name in (*inside, *beside) if "<" not in name}
+
+
 def test_there_are_recipes_and_experiments() -> None:
     groups = {path.relative_to(ROOT / "conf").parts[0] for path in RECIPES}
     assert groups == set(GROUP_FOLDERS)
@@ -70,6 +80,36 @@ def test_an_experiment_belongs_to_a_paper_with_reported_numbers(path: Path) -> N
     paper = path.parent.name
     assert path.parent.parent == ROOT / "conf" / "experiment", "experiments lie in conf/experiment/<paper>/"
     assert (ROOT / "analysis" / "reported" / f"{paper}.csv").is_file()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_path_that_a_document_names_exists(name: str) -> None:
+    named = paths_named((ROOT / name).read_text("utf-8"))
+    assert len(named) > 5
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
+def test_paths_are_found_in_code_in_tables_and_at_the_end_of_a_sentence() -> None:
+    text = "`runners/gone.py`, | algorithms/x.py | and analysis/kinds/. `TODO.md`; conf/tuned/<name>/a.yaml, my_conf/a"
+    assert paths_named(text) == {"runners/gone.py", "algorithms/x.py", "analysis/kinds/", "TODO.md"}
+
+
+def test_the_readmes_tables_have_the_folders_and_methods_there_are() -> None:
+    """A method that is being added needs no row yet."""
+    methods, house = (ROOT / "README.md").read_text("utf-8").split("## Methods")[1].split("## The house")
+    assert set(re.findall(r"^\| (\w+) \|", house, re.MULTILINE)) == {"folder", *FOLDERS}
+    named = re.findall(r"^\| `(\w+)` \| `algorithms/(\w+)\.py` \|", methods, re.MULTILINE)
+    assert named and all(name == file for name, file in named)
+    assert {name for name, _ in named} <= {path.stem for path in (ROOT / "conf" / "algorithm").glob("*.yaml")}
+
+
+def test_hooks_before_a_commit_are_those_of_make_lint() -> None:
+    (local,) = read(ROOT / ".pre-commit-config.yaml")["repos"]
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert recipe is not None
+    commands = [line.strip().replace("$(PYTHON)", ".venv/bin/python") for line in recipe[1].splitlines()]
+    assert [hook["entry"] for hook in local["hooks"]] == commands
+    assert local["repo"] == "local" and {hook["language"] for hook in local["hooks"]} == {"system"}
 
 
 def test_every_folder_is_a_package() -> None:
