@@ -20,6 +20,7 @@ from accounting.rdp import Floats
 NEGLIGIBLE = 1e-15  # profiles are compared down to this delta; the rest is added to delta, once per step
 _STEP = 5e-3  # relative fall of the reference's profile from one level of the comparison to the next
 _WIDTH = 1e-5
+_SMALLEST = 1 / 30  # below, exp(-1 / (2 kappa^2)) loses its digits: so little noise is dominated by nothing here
 
 
 def dominated_multipliers(rates: Floats, *, reference_rate: float, reference_multiplier: float) -> Floats:
@@ -56,7 +57,7 @@ def are_dominated(
 ) -> NDArray[np.bool_]:
     """Whether each step (rate, multiplier) is no more revealing than the reference; a rate of zero reveals nothing."""
     safe = (rates == 0) | ((rates <= reference_rate) & (multipliers >= reference_multiplier))
-    left = np.flatnonzero(~safe)
+    left = np.flatnonzero(~safe & (multipliers >= _SMALLEST))
     if len(left):
         safe[left] = _below(rates[left], multipliers[left], reference_rate, reference_multiplier)
     return safe

@@ -112,8 +112,9 @@ def test_a_cheaper_charge_stands_only_where_the_reference_dominates() -> None:
     bounds = tuple((3.0 / kappas).tolist())
     proven = Release(name="gradient", law=POISSON, bounds=bounds, noise_std=3.0, charged_as=reference)
     assert proven.event(0) == proven.event(1) == reference
-    with pytest.raises(ValueError, match="not dominated"):
-        replace(proven, noise_std=0.03)
+    for share in (0.999, 0.01, 1e-6):
+        with pytest.raises(ValueError, match="not dominated"):
+            replace(proven, noise_std=3.0 * share)
     with pytest.raises(ValueError, match="not dominated"):
         replace(proven, bounds=(bounds[0], 1.001 * bounds[1]))
     with pytest.raises(ValueError, match="no Poisson step"):

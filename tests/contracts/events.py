@@ -16,7 +16,9 @@ from scipy import stats
 
 from accounting.accountants import epsilon
 from accounting.events import Event, event_from_dict
+from accounting.ledger import Ledger
 from accounting.plan import Plan
+from accounting.streams import Streams
 from algorithms.base import Method
 from tests.contracts.door import ContractBroken
 from tests.contracts.problem import Case, fleet_of, members_of
@@ -37,11 +39,14 @@ def check_events(case: Case) -> None:
         spent = member.plan.check(member.ledger)
     except ValueError as refusal:
         raise ContractBroken(f"the ledger is not the plan's: {refusal}") from refusal
+    again = Ledger(Streams("again"), member.task.population, json.loads(json.dumps(member.ledger.to_dicts())))
+    if again.events() != member.ledger.events():
+        raise ContractBroken("the stored lines say another cost than what was charged")
     population = json.loads(json.dumps(member.task.population.to_dict()))
     lines = json.loads(json.dumps(member.ledger.to_dicts()))
     cells: list[list[Event]] = [[] for _ in case.sizes]
-    for line in lines:
-        charged = [run["event"] for run in line["events"] for _ in range(run["cells"])]
+    for line, kept in zip(lines, member.ledger._lines, strict=True):
+        charged = [None if event is None else event.to_dict() for event in kept.events]
         if len(charged) != len(case.sizes):
             raise ContractBroken(f"'{line['name']}' charges {len(charged)} of {len(case.sizes)} cells")
         for cell, event in enumerate(charged):
