@@ -39,7 +39,10 @@ def check_events(case: Case) -> None:
         spent = member.plan.check(member.ledger)
     except ValueError as refusal:
         raise ContractBroken(f"the ledger is not the plan's: {refusal}") from refusal
-    again = Ledger(Streams("again"), member.task.population, json.loads(json.dumps(member.ledger.to_dicts())))
+    try:
+        again = Ledger(Streams("again"), member.task.population, json.loads(json.dumps(member.ledger.to_dicts())))
+    except ValueError as refusal:
+        raise ContractBroken(f"a stored line is refused: {refusal}") from refusal
     if again.events() != member.ledger.events():
         raise ContractBroken("the stored lines say another cost than what was charged")
     population = json.loads(json.dumps(member.task.population.to_dict()))

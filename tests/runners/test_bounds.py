@@ -29,6 +29,7 @@ def kinds(hint: Any) -> set[Any]:
 def numbers(group: str, name: str) -> Iterator[tuple[dict[str, Any], str, Any]]:
     """The node of a YAML and each of its fields that holds a number, with its type."""
     node = yaml.safe_load((CONF / group / f"{name}.yaml").read_text("utf-8"))
+    node.pop("defaults", None)  # Hydra's
     for key, hint in get_type_hints(type(build(node, group)), include_extras=True).items():
         if key in node and {int, float} & kinds(hint):
             yield node, key, hint
