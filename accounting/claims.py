@@ -159,6 +159,11 @@ def advanced_composition(*, step_epsilon: float, step_delta: float, steps: int, 
     return _claim("advanced_composition", min(basic, advanced), steps * step_delta + slack, note)
 
 
+def textbook_gaussian(*, epsilon: float, delta: float) -> Claim:
+    """Zhou and Bassily: what the printed noise was made for, sqrt(2 ln(1 / delta)) / epsilon sensitivities."""
+    return _claim("textbook_gaussian", epsilon, delta, "the target that the noise was made for")
+
+
 def _claim(rule: str, epsilon: float, delta: float, note: str = "") -> Claim:
     return Claim(rule=rule, epsilon=epsilon if math.isfinite(epsilon) else None, delta=delta, note=note)
 

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from annotated_types import Ge, Le
 from torch import Tensor
 
 from accounting.claims import Claim, accepted_only
@@ -39,14 +37,14 @@ class DpSur(Tests):
         test_clip: C_v, the bound of the difference of losses.
         test_batch: expected rows of the second draw.
         test_ratio: the test's noise multiplier sigma_v over the gradient's (MNIST: 1.3 / 0.7).
-        threshold: beta; a step stands if the noisy difference is below beta C_v.
+        margin: -beta; a step stands if the noisy difference is below -margin C_v.
     """
 
     clip_norm: Positive = 1.0
     test_clip: Positive = 0.001
     test_batch: Count = 256
     test_ratio: Positive = 1.86
-    threshold: Annotated[float, Ge(-1), Le(1)] = -1.0
+    margin: Positive = 1.0
 
     @property
     def neighbouring(self) -> Neighbouring:
@@ -72,7 +70,7 @@ class DpSur(Tests):
         return (after - before).sum() / max(len(before), 1)
 
     def accepts(self, task: Task, plan: Plan, state: PublicState, answer: float) -> bool:
-        return answer < self.threshold * self.test_clip
+        return answer < -self.margin * self.test_clip
 
     def observe(self, task: Task, plan: Plan, state: PublicState, answers: Mapping[str, np.ndarray]) -> PublicState:
         return {"accepted": state["accepted"] + answers["accepted"]}

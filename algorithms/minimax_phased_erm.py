@@ -36,7 +36,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from accounting.claims import Claim
+from accounting.claims import textbook_gaussian
 from accounting.fields import Positive
 from accounting.plan import Budget, Plan
 from accounting.release import Release
@@ -98,7 +98,7 @@ class MinimaxPhasedErm(Solver):
         return budget.plan(
             lambda _: [(release, 1) for release in printed],
             noise_multiplier=printed[0].noise_std / max(printed[0].bounds),
-            claim=Claim(rule="textbook_gaussian", epsilon=budget.epsilon, delta=budget.delta),
+            claim=textbook_gaussian(epsilon=budget.epsilon, delta=budget.delta),
             **more,
         )
 

@@ -213,7 +213,7 @@ class _Lines:
 
 def _by_line(ledger: Mapping[str, Any]) -> bytes:
     """Each release in a line of its own: indented as the rest, one that changes every step would take pages."""
-    lines = [f"    {to_json(line)}" for line in ledger["releases"]]
+    lines = [f"    {to_json(line)}" for line in ledger.get("releases", ())]
     releases = "[\n" + ",\n".join(lines) + "\n  ]" if lines else "[]"
     others = [f'  "{key}": {to_json(value)}' for key, value in ledger.items() if key != "releases"]
     return ("{\n" + ",\n".join([*others, f'  "releases": {releases}']) + "\n}\n").encode()
