@@ -77,15 +77,16 @@ class Ledger:
 
     def open(self, release: Release | Rescaled, step: int) -> float:
         """Record the release, and say with how much noise it is to be published."""
+        if not isinstance(release, Rescaled) and not release.look:  # the usual one
+            self._record(release, step)
+            return release.noise_std
         declared = _declared(release)
         if declared.look:
             if self._looked is None or self._looked[0] is not declared or self._looked[1] != step:
                 raise ValueError(f"'{declared.name}' was to look at its rows before it answers at step {step}")
             self._looked = None
-        elif isinstance(release, Rescaled):
-            raise ValueError(f"'{declared.name}' looked at nothing, so its thresholds can't be rescaled")
         else:
-            self._record(declared, step)
+            raise ValueError(f"'{declared.name}' looked at nothing, so its thresholds can't be rescaled")
         return release.noise_std
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -133,11 +134,11 @@ class Ledger:
 
     def _record(self, release: Release, step: int) -> None:
         # Noise is addressed by name and step: a second release there would get the first one's noise.
-        if step <= self._step_of(release.name):
+        same, line = self._open.get(release.name, (None, None))
+        if line is not None and step <= line.last_step:
             raise ValueError(
                 f"'{release.name}' was already released at step {step}; give each release a name of its own"
             )
-        same, line = self._open.get(release.name, (None, None))
         if same is not release:
             record = release.to_dict()
             if line is None or line.release != record:

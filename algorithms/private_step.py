@@ -72,7 +72,7 @@ class PrivateStep(FleetStep[PrivateMember]):
     def __init__(self, engine: Engine, members: Sequence[PrivateMember], params: Tensor) -> None:
         super().__init__(engine, members, params)
         self._ledgers = FleetLedgers([member.ledger for member in members])
-        self._stacked: dict[tuple[int, int], list[tuple[slice, Any]]] = {}
+        self._stacked: dict[tuple[int, int], tuple[list[tuple[slice, Any]], bool]] = {}
         self._filters = {
             run: Filter(member.plan, member.ledger) for run, member in enumerate(members) if member.plan.filtered
         }
@@ -187,9 +187,11 @@ class PrivateStep(FleetStep[PrivateMember]):
         """What the methods of these runs say; the runs may use different ones."""
         key = (runs.start, runs.stop)
         if key not in self._stacked:
-            self._stacked[key] = stack([member.method for member in self.members[runs]], self.params)
-        parts = self._stacked[key]
-        if all(type(method).importance is Method.importance for _, method in parts):
+            parts = stack([member.method for member in self.members[runs]], self.params)
+            clipped = all(type(method).importance is Method.importance for _, method in parts)
+            self._stacked[key] = parts, clipped
+        parts, clipped = self._stacked[key]
+        if clipped:
             return 1.0
         said = torch.empty_like(losses)
         for of, method in parts:

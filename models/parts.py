@@ -77,9 +77,11 @@ def weigh_parts(
 
 def alike(second: SecondPoint | None, runs: int) -> Iterator[slice]:
     """Neighbouring runs that take their gradients at the same points."""
-    shares = [0.0] * runs if second is None else second.shares
+    if second is None:
+        yield slice(0, runs)
+        return
     start = 0
-    for _, together in groupby(shares, key=lambda share: (share == 0, share == 1)):
+    for _, together in groupby(second.shares, key=lambda share: (share == 0, share == 1)):
         stop = start + len(list(together))
         yield slice(start, stop)
         start = stop
@@ -92,11 +94,11 @@ Point = tuple[Tensor, Sequence[float] | None]
 def points(params: Tensor, second: SecondPoint | None, runs: slice) -> list[Point]:
     """Where runs that are alike take their gradients; their losses are those at the first of the points."""
     if second is None or second.shares[runs.start] == 0:
-        return [(_rows(params, runs), None)]
+        return [(rows_of(params, runs), None)]
     if second.shares[runs.start] == 1:
-        return [(_rows(second.params, runs), None)]
+        return [(rows_of(second.params, runs), None)]
     shares = second.shares[runs]
-    return [(_rows(params, runs), [1 - share for share in shares]), (_rows(second.params, runs), shares)]
+    return [(rows_of(params, runs), [1 - share for share in shares]), (rows_of(second.params, runs), shares)]
 
 
 PointOfRun = tuple[Tensor, float | None]
@@ -108,6 +110,6 @@ def points_of_run(params: Tensor, second: SecondPoint | None, run: int) -> list[
     return [(bindable(rows[0]), None if shares is None else shares[0]) for rows, shares in where]
 
 
-def _rows(params: Tensor, runs: slice) -> Tensor:
+def rows_of(params: Tensor, runs: slice) -> Tensor:
     """The rows of these runs; the tensor itself when they are all, so that engines know it again."""
     return params if runs == slice(0, len(params)) else params[runs]

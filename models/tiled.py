@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from models.fused import CHUNK_BYTES
 from models.layers import Tanh
 from models.objectives import CROSS_ENTROPY
-from models.parts import Part, Point
+from models.parts import Part, Point, rows_of
 from models.rules import LEAST_SQUARE
 from models.stacked import SideBySideEngine, chain_of
 
@@ -78,7 +78,7 @@ class TiledEngine(SideBySideEngine):
         else:
             views = [self._viewed[1]]
         where = list(zip(views, (shares for _, shares in at), strict=True))
-        sums = self._by_layer(total[runs])
+        sums = self._by_layer(rows_of(total, runs))
         for start in range(0, labels.shape[1], self._slots_at_once):
             slots = slice(start, min(start + self._slots_at_once, labels.shape[1]))
             x, numbers = inputs[runs, slots].numpy(), labels[runs, slots].numpy()
