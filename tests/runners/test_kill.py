@@ -105,7 +105,7 @@ def workers_of(sweep: subprocess.Popen[bytes]) -> list[int]:
     return sorted(found)
 
 
-@times(3, 10)
+@times(3, 6)
 def test_a_sweep_killed_many_times_ends_as_an_undisturbed_one(tmp_path: Path, kills: int) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
 
