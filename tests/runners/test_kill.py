@@ -1,8 +1,8 @@
 """kill -9 in the middle, then the same command: the same numbers, and no finished run trained again.
 
 Of `rawls reproduce`, seed 0, once, at a moment drawn between the start-up and the end of an undisturbed sweep. Of a
-sweep that saves at every step, seed 0, six times, soon after training has begun: the whole of it, or first one worker.
-Under `make test-system` three and twenty times.
+sweep that saves at every step, seed 0, three times, soon after training has begun: whole, or first one worker.
+Under `make test-system` three and six times.
 """
 
 from __future__ import annotations
