@@ -59,7 +59,7 @@ class Streams:
             return
         if self.secure:
             values.add_(_system_normal(values), alpha=std)
-        elif _drawn_whole(values):
+        elif _drawn_whole(values.numel()):
             block, place = divmod(index, WHOLE_BLOCK)
             address = (purpose, values.shape, values.dtype, values.device)
             kept = self._kept.get(address)
@@ -104,6 +104,7 @@ class FleetNoise:
 
     def __init__(self, streams: Sequence[Streams]) -> None:
         self._streams = streams
+        self._secure = any(one.secure for one in streams)
         self._block: tuple[object, ...] = ()
         self._normal: torch.Tensor
         self._stds: tuple[float, ...] = ()
@@ -111,12 +112,13 @@ class FleetNoise:
 
     def add(self, values: torch.Tensor, stds: tuple[float, ...], index: int, purposes: tuple[str, ...]) -> None:
         """Add N(0, std^2) of each run to its row of [run, coordinate], in place."""
-        if any(one.secure for one in self._streams) or not _drawn_whole(values[0]):
+        runs, length = values.shape
+        if self._secure or not _drawn_whole(length):
             for run, one in enumerate(self._streams):
                 one.add_normal(values[run], stds[run], index, purposes[run])
             return
         number, place = divmod(index, WHOLE_BLOCK)
-        block = (number, purposes, values.shape, values.dtype, values.device)
+        block = (number, purposes, runs, length, values.dtype, values.device)
         if block != self._block:
             import torch
 
@@ -127,8 +129,8 @@ class FleetNoise:
         values.addcmul_(self._normal[place], self._column)
 
 
-def _drawn_whole(values: torch.Tensor) -> bool:
-    return WHOLE_BLOCK * values.numel() <= WHOLE_BLOCK_NUMBERS
+def _drawn_whole(numbers: int) -> bool:
+    return WHOLE_BLOCK * numbers <= WHOLE_BLOCK_NUMBERS
 
 
 _STATE_START, _STATE_WORDS = 3, 624  # of the Mersenne twister, in 64-bit words of torch's CPU generator state

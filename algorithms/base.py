@@ -182,9 +182,13 @@ class Ranks(Asks):
 
     @abstractmethod
     def rank_weights(
-        self, losses: Tensor, norms: Tensor | None, bounds: Tensor, generator: np.random.Generator
+        self, losses: Tensor, norms: Tensor | None, bounds: Tensor, generator: Callable[[], np.random.Generator]
     ) -> Tensor:
-        """The factors of `algorithms.tails` for the samples of one run, [slot]."""
+        """The factors of `algorithms.tails` for the samples of one run, [slot].
+
+        Args:
+            generator: makes one for methods that rank at random.
+        """
 
 
 class Counts(Method):

@@ -7,6 +7,7 @@ so privacy is planned as for IDP-SGD.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -42,11 +43,11 @@ class InoSgd(IdpSgd, Ranks):
         return "norms" if self.order == "norm" else "losses"
 
     def rank_weights(
-        self, losses: Tensor, norms: Tensor | None, bounds: Tensor, generator: np.random.Generator
+        self, losses: Tensor, norms: Tensor | None, bounds: Tensor, generator: Callable[[], np.random.Generator]
     ) -> Tensor:
-        numbers = torch.from_numpy(generator.random(len(losses))).to(bounds.device)
-        keys = rank_keys(self.order, losses, losses if norms is None else norms, numbers)
-        return weights(keys, bounds, self._tail()).to(bounds)
+        shown = None if norms is None else norms.cpu().numpy()
+        keys = rank_keys(self.order, losses.cpu().numpy(), shown, generator)
+        return torch.from_numpy(weights(keys, bounds.cpu().numpy(), self._tail())).to(bounds)
 
     def _tail(self) -> Tail:
         match self.tail:

@@ -117,6 +117,7 @@ class FleetOptimizer:
             numbers = list(together)
             runs = slice(numbers[0], numbers[-1] + 1)
             self._parts.append((kind, runs, _Asked.of(settings[runs])))
+        self._alike = len(self._parts) == 1
         self._bounded = [run for run, of_run in enumerate(settings) if of_run.radius is not None]
         self._averaged = [run for run, of_run in enumerate(settings) if of_run.average]
 
@@ -130,8 +131,7 @@ class FleetOptimizer:
             rates = [run.rate(step, steps) for run, steps in zip(self._settings, self._steps, strict=True)]
             self._lr = params.new_tensor(rates).unsqueeze(1)
         for kind, runs, asked in self._parts:
-            whole = runs == slice(0, len(params))
-            of_runs = (params, gradients) if whole else (params[runs], gradients[runs])
+            of_runs = (params, gradients) if self._alike else (params[runs], gradients[runs])
             if kind == "sgd":
                 self._sgd(*of_runs, runs, asked)
             else:
@@ -154,7 +154,7 @@ class FleetOptimizer:
             gradients = gradients.addcmul_(params, self._weight_decay[runs])
         if asked.momentum:
             gradients = self.vectors["velocity"][runs].mul_(self._momentum[runs]).add_(gradients)
-        params.addcmul_(gradients, self._lr[runs], value=-1)
+        params.addcmul_(gradients, self._lr if self._alike else self._lr[runs], value=-1)
 
     def _adam(self, params: Tensor, gradients: Tensor, runs: slice, step: int, *, decoupled: bool) -> None:
         settings, lr, decay = self._settings[runs], self._lr[runs], self._weight_decay[runs]

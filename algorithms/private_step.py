@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal, cast
 
@@ -168,15 +169,17 @@ class PrivateStep(FleetStep[PrivateMember]):
         """One weight per sample: the method's importance, limited so that no sample adds more than its bound."""
 
         def weigh(losses: Tensor, norms: Tensor, runs: slice, slots: slice) -> Tensor:
-            bounds = batch.bounds[runs, slots]
+            whole = losses.shape == batch.bounds.shape
+            bounds = batch.bounds if whole else batch.bounds[runs, slots]
             limits = bounds / norms.clamp_min(SMALLEST_NORM)
             importance = self._importance(batch, losses, norms, bounds, runs, slots)
             if isinstance(importance, Tensor):
                 weights = importance.nan_to_num(nan=0.0).clamp(-limits, limits)
             else:
                 weights = limits.clamp_max(max(0.0, importance))  # 0 for nan, which is larger than nothing
-            for run in factors.keys() & set(range(runs.start, runs.stop)) if factors else ():
-                weights[run - runs.start] *= factors[run][slots]
+            for run, of_run in factors.items():
+                if runs.start <= run < runs.stop:
+                    weights[run - runs.start] *= of_run[slots]
             return weights if batch.mask is None else weights * batch.mask[runs, slots]
 
         return weigh
@@ -276,13 +279,15 @@ class _LookAtBatch:
         self._seen.add(run)
         member = self._members[run]
         used = slice(0, len(losses))
-        cells, bounds = self._batch.cells()[run, used], self._batch.bounds[run, used]
+        bounds = self._batch.bounds[run, used]
         if isinstance(member.method, Ranks):
-            generator = member.streams.generator("ranks", self._step)
-            factors = member.method.rank_weights(losses, norms, bounds, generator)
-            self.factors[run] = functional.pad(factors, (0, self._batch.labels.shape[1] - len(losses)))
+            make_generator = partial(member.streams.generator, "ranks", self._step)
+            factors = member.method.rank_weights(losses, norms, bounds, make_generator)
+            unused = self._batch.labels.shape[1] - len(losses)
+            self.factors[run] = functional.pad(factors, (0, unused)) if unused else factors
             return
         method, release = cast(Looks, member.method), member.present_release()
+        cells = self._batch.cells()[run, used]
         shown = norms if norms is not None else torch.zeros_like(losses)
         said = method.look(member.task, Samples(losses=losses, norms=shown, bounds=bounds, cells=cells))
         sums = {answer.name: sum_of_contributions(said[answer.name], answer.bounds, cells) for answer in release.look}

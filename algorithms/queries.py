@@ -21,7 +21,7 @@ def sum_of_contributions(contributions: Tensor, bounds: Sequence[float], cells: 
     rows = contributions.to(torch.float64).nan_to_num(nan=0.0)
     of_cells = torch.tensor(bounds, dtype=torch.float64, device=rows.device)
     factors = (of_cells[cells] / rows.norm(dim=1).clamp_min(1e-300)).clamp_max(1.0)
-    return (rows * factors.unsqueeze(1)).sum(0)
+    return factors @ rows
 
 
 class FleetQueries:

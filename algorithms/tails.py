@@ -10,20 +10,20 @@ It also needs that a row more changes nobody else's key. Equal keys are ordered 
 that differ in their last digits may change places if a neighbour changes how they are rounded: two rows of threshold
 C then move the sum by up to 2 C^2 / length at a linear tail. Compute losses in fixed shapes, or say so. Weights are
 computed in float64; as float32 each is rounded by 3e-8, as every float32 sum of the batch is.
+On the CPU, by numpy: ranking a batch of hundreds takes less time than launching that many kernels.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import betainc
-from torch import Tensor
 
 Floats = NDArray[np.float64]
 Order = Literal["ascending", "descending", "random", "norm"]
@@ -34,10 +34,10 @@ _BETA_CELLS = 1 << 15
 class Cells(NamedTuple):
     """A tail over [0, 1], linear in each cell: what is kept at its left end, its slope, and the sum kept before it."""
 
-    edges: Tensor
-    left: Tensor
-    slope: Tensor
-    before: Tensor
+    edges: Floats
+    left: Floats
+    slope: Floats
+    before: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +109,7 @@ def cells_of(edges: Floats, left: Floats, right: Floats) -> Cells:
         )
     widths = np.diff(edges)
     before = np.concatenate([[0.0], np.cumsum(widths * (left + right) / 2)[:-1]])
-    parts = (edges, left, (right - left) / widths, before)
-    return Cells(*(torch.from_numpy(np.array(part, dtype=np.float64)) for part in parts))
+    return Cells(edges, left, (right - left) / widths, before)
 
 
 _STEPS = cells_of(np.linspace(0, 1, 5), *2 * (np.array([0, 1 / 8, 1 / 4, 1 / 2]),))
@@ -128,52 +127,57 @@ def _beta_cells(alpha: float, beta: float) -> Cells:
     return cells_of(edges, kept[:-1], kept[1:])
 
 
-def rank_keys(order: Order, losses: Tensor, norms: Tensor, numbers: Tensor | None = None) -> Tensor:
+def rank_keys(
+    order: Order, losses: Floats, norms: Floats | None, generator: Callable[[], np.random.Generator]
+) -> Floats:
     """Keys of a batch by which `weights` ranks it, each from its own row alone; the lowest are the least important.
 
     Args:
         order: 'ascending' loss, the paper's: rows with low losses are in the tail; 'descending': those with high
-            ones; 'norm': those with small gradients; 'random'.
-        numbers: for 'random' only: independent random numbers of the slots, data-independent.
+            ones; 'norm': those with small gradients; 'random', by numbers that know nothing of the data.
+        norms: for 'norm' only.
+        generator: makes what 'random' draws from; not called for the others.
     """
     match order:
         case "ascending":
             keys = losses
         case "descending":
             keys = -losses
-        case "norm":
+        case "norm" if norms is not None:
             keys = norms
         case "random":
-            if numbers is None:
-                raise ValueError("a random order needs random numbers, one for each slot")
-            keys = numbers
+            keys = generator().random(losses.shape)
+        case "norm":
+            raise ValueError("to order by norm, look at the norms")
         case _:
             raise ValueError(f"unknown order {order!r}: choose ascending, descending, random or norm")
-    return keys.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    return np.where(np.isnan(keys), np.inf, keys)
 
 
-def weights(keys: Tensor, thresholds: Tensor, tail: Tail) -> Tensor:
+def weights(keys: Floats, thresholds: Floats, tail: Tail) -> Floats:
     """The rank weight of every row, to be multiplied with its clipped gradient; between 0 and 1.
 
     Args:
         keys: of `rank_keys`, or any others that depend on their own row alone, [..., slot]; not nan.
         thresholds: what each row is clipped to, [..., slot]; 0 where a slot is unused.
     """
-    order = keys.argsort(dim=-1, stable=True)
-    widths = thresholds.to(torch.float64).gather(-1, order)
-    ends = widths.cumsum(-1)
-    kept = _kept(ends, tail).diff(dim=-1, prepend=ends.new_zeros(*ends.shape[:-1], 1))
-    means = torch.where(widths > 0, kept / widths, 0.0).clamp(0, 1)
-    return torch.empty_like(means).scatter_(-1, order, means).to(thresholds.dtype)
+    order = keys.argsort(axis=-1, stable=True)
+    widths = np.take_along_axis(thresholds.astype(np.float64), order, -1)
+    kept = _kept(widths.cumsum(-1), tail)
+    kept[..., 1:] -= kept[..., :-1].copy()
+    means = np.divide(kept, widths, out=np.zeros_like(widths), where=widths > 0)
+    found = np.empty_like(means)
+    np.put_along_axis(found, order, means.clip(0, 1), -1)
+    return found
 
 
-def _kept(ends: Tensor, tail: Tail) -> Tensor:
+def _kept(ends: Floats, tail: Tail) -> Floats:
     """How much is kept of everything from 0 to each end."""
     if tail.length == 0:
         return ends
-    edges, left, slope, before = (part.to(ends.device) for part in tail.cells())
-    at = (ends / tail.length).clamp(max=1.0)
-    cell = torch.searchsorted(edges, at, right=True).sub_(1).clamp_(0, len(left) - 1)
+    edges, left, slope, before = tail.cells()
+    at = np.minimum(ends / tail.length, 1.0)
+    cell = (edges.searchsorted(at, side="right") - 1).clip(0, len(left) - 1)
     into = at - edges[cell]
     inside = before[cell] + into * (left[cell] + 0.5 * into * slope[cell])
-    return tail.length * inside + (ends - tail.length).clamp(min=0.0)
+    return tail.length * inside + np.maximum(ends - tail.length, 0.0)

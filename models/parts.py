@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,8 +14,7 @@ from torch import Tensor
 from models.engine import Look, SecondPoint, Triple, Weigh, bindable
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """What an engine has computed of a window of samples, up to their weights.
 
     Args:
@@ -61,13 +60,17 @@ def weigh_parts(
     if look is None or not any(look.needs[runs]):
         return list(map(finish, parts()))  # map lets go of a part before it asks for the next one
     kept: deque[Part] = deque()
-    shown = [(like.new_zeros(runs.stop - runs.start, 0),) * 2]
+    shown: list[tuple[Tensor, Tensor]] = []
     for part in parts():
         shown.append((part.losses, part.norms))
         if keep:
             kept.append(part)
         del part
-    losses, norms = (torch.cat(values, 1) for values in zip(*shown, strict=True))
+    if len(shown) == 1:
+        losses, norms = shown[0]
+    else:
+        nothing = (like.new_zeros(runs.stop - runs.start, 0),) * 2
+        losses, norms = (torch.cat(values, 1) for values in zip(nothing, *shown, strict=True))
     for row, run in enumerate(range(runs.start, runs.stop)):
         if need := look.needs[run]:
             used = slice(None if counts is None else counts[run])
@@ -112,4 +115,4 @@ def points_of_run(params: Tensor, second: SecondPoint | None, run: int) -> list[
 
 def rows_of(params: Tensor, runs: slice) -> Tensor:
     """The rows of these runs; the tensor itself when they are all, so that engines know it again."""
-    return params if runs == slice(0, len(params)) else params[runs]
+    return params if runs.start == 0 and runs.stop == params.shape[0] else params[runs]

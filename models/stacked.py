@@ -55,9 +55,9 @@ class SideBySideEngine(FusedEngine, ABC):
         second: SecondPoint | None = None,
         seeds: Sequence[int] | None = None,
     ) -> WeightedSum:
-        total = aligned_rows(len(labels), self.num_parameters, like=params)
+        total = aligned_rows(labels.shape[0], self.num_parameters, like=params)
         rows = []
-        for runs in alike(second, len(labels)):
+        for runs in alike(second, labels.shape[0]):
             make = partial(self._parts_of, points(params, second, runs), inputs, labels, runs, total)
             rows.append(weigh_parts(make, runs, weigh, look, counts, params))
         return WeightedSum.of_parts(rows, total)

@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from models.engine import Look, SecondPoint, Weigh, WeightedSum
 from models.fused import CHUNK_BYTES
 from models.layers import Tanh
 from models.objectives import CROSS_ENTROPY
@@ -71,6 +73,21 @@ class TiledEngine(SideBySideEngine):
         self._slots_at_once = -(-wanted // TILE_ROWS) * TILE_ROWS  # a function of the model alone
         self._viewed: tuple[Tensor | None, Views] = (None, [])
 
+    @np.errstate(invalid="ignore", over="ignore")  # what is not finite is dealt with
+    def weighted_sum(
+        self,
+        params: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        weigh: Weigh,
+        counts: Sequence[int] | None = None,
+        *,
+        look: Look | None = None,
+        second: SecondPoint | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> WeightedSum:
+        return super().weighted_sum(params, inputs, labels, weigh, counts, look=look, second=second, seeds=seeds)
+
     def _parts_of(self, at: list[Point], inputs: Tensor, labels: Tensor, runs: slice, total: Tensor) -> Iterable[Part]:
         if len(at) > 1 or self._viewed[0] is not at[0][0]:
             views = [self._by_layer(flat) for flat, _ in at]
@@ -79,12 +96,12 @@ class TiledEngine(SideBySideEngine):
             views = [self._viewed[1]]
         where = list(zip(views, (shares for _, shares in at), strict=True))
         sums = self._by_layer(rows_of(total, runs))
-        for start in range(0, labels.shape[1], self._slots_at_once):
-            slots = slice(start, min(start + self._slots_at_once, labels.shape[1]))
-            x, numbers = inputs[runs, slots].numpy(), labels[runs, slots].numpy()
-            yield self._part_of(where, x.reshape(*x.shape[:2], -1), numbers, (runs, slots), sums)
+        x, numbers = inputs.numpy()[runs], labels.numpy()[runs]
+        x = x.reshape(*numbers.shape, math.prod(x.shape[2:]))
+        for start in range(0, numbers.shape[1], self._slots_at_once):
+            slots = slice(start, min(start + self._slots_at_once, numbers.shape[1]))
+            yield self._part_of(where, x[:, slots], numbers[:, slots], (runs, slots), sums)
 
-    @np.errstate(invalid="ignore", over="ignore")  # what is not finite is dealt with
     def _part_of(
         self,
         where: list[tuple[Views, Sequence[float] | None]],
@@ -101,10 +118,10 @@ class TiledEngine(SideBySideEngine):
         x, labels = x.reshape(*tiles, x.shape[2]), labels.reshape(tiles)
         passes = [self._propagate_tiles(views, shares, x, labels) for views, shares in where]
         losses, tapes = passes[0][0], [tape for _, tape in passes]
-        squares: Array = np.zeros((), dtype=losses.dtype)
-        for number, layer in enumerate(self._layers):
-            squares = squares + _squares([tape[number] for tape in tapes], bias=layer.bias is not None)
-        norms = np.sqrt(squares)
+        of_layers = (
+            _squares(passed, bias=layer.bias is not None) for layer, *passed in zip(self._layers, *tapes, strict=True)
+        )
+        norms = np.sqrt(reduce(np.add, of_layers))
         finite = float(norms.sum()) < math.inf
         if not finite:  # zero times nan is nan, so what is not finite is taken out before it is summed
             keep = np.isfinite(norms)
@@ -113,7 +130,6 @@ class TiledEngine(SideBySideEngine):
                 [(np.where(keep[..., None], a, 0), np.where(keep[:, :, None], g, 0)) for a, g in tape] for tape in tapes
             ]
 
-        @np.errstate(invalid="ignore", over="ignore")
         def add(weights: Tensor) -> None:
             factors = weights.numpy()
             factors = (np.pad(factors, ((0, 0), (0, filling))) if filling else factors).reshape(runs, -1, 1, TILE_ROWS)
@@ -166,9 +182,9 @@ def _squares(passed: list[tuple[Array, Array]], *, bias: bool) -> Array:
     """Squared norms [run, tile, row] of a layer's gradients, each a sum over points of (what went in, gradient out)."""
     (a, g), *others = passed
     if not others:
-        of_inputs = np.vecdot(a, a)
-        of_inputs = of_inputs + 1 if bias else np.maximum(of_inputs, LEAST_SQUARE, out=of_inputs)
-        return np.maximum((g * g).sum(2), LEAST_SQUARE) * of_inputs
+        of_inputs, of_outputs = np.vecdot(a, a), (g * g).sum(2)
+        of_inputs = np.add(of_inputs, 1, out=of_inputs) if bias else np.maximum(of_inputs, LEAST_SQUARE, out=of_inputs)
+        return np.multiply(np.maximum(of_outputs, LEAST_SQUARE, out=of_outputs), of_inputs, out=of_inputs)
     # Double, because the gradients at two points may almost cancel.
     exact = [(a.astype(np.float64), g.astype(np.float64)) for a, g in passed]
     pairs = [((g * h).sum(2), np.vecdot(a, b) + bias) for a, g in exact for b, h in exact]
