@@ -15,9 +15,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from accounting import rdp
-from accounting.accountants.rdp import RdpAccountant
-from accounting.events import Event, GaussianEvent, Neighbouring, Poisson
+from rawls.accounting.accountants import renyi
+from rawls.accounting.accountants.rdp import RdpAccountant
+from rawls.accounting.events import Event, GaussianEvent, Neighbouring, Poisson
 
 RULES: Mapping[str, str] = {
     "accounted": "what is proven from the ledger",
@@ -31,7 +31,7 @@ RULES: Mapping[str, str] = {
 }
 
 OPACUS_ORDERS: tuple[float, ...] = (*(1 + tenth / 10 for tenth in range(1, 100)), *map(float, range(12, 64)))
-DPSUR_ORDERS: tuple[float, ...] = tuple(order for order in rdp.ORDERS if order <= 512)
+DPSUR_ORDERS: tuple[float, ...] = tuple(order for order in renyi.ORDERS if order <= 512)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,4 +177,4 @@ def _renyi_epsilon(events: Sequence[Event], delta: float, orders: Sequence[float
     if math.isinf(accountant.epsilon(events, delta, Neighbouring.ADD_REMOVE).epsilon):
         return math.inf
     curve = accountant.divergences(events, orders, Neighbouring.ADD_REMOVE)
-    return float(np.min(rdp.to_epsilon(curve, orders, delta)))
+    return float(np.min(renyi.to_epsilon(curve, orders, delta)))

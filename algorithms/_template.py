@@ -9,7 +9,8 @@
 Say here which paper and algorithm this is, and what is read otherwise than it is written. The hooks stand in the order
 of the pseudocode, each naming its lines. None of them clips, adds noise or counts privacy: the step does.
 
-What this method does not do is told by deriving from another class of algorithms/base.py, which says what to write:
+What this method does not do is told by deriving from another class of algorithms/core/method.py, which says what to
+write:
 - Looks: thresholds that follow from published statistics of the whole batch (algorithms/dpsgd_f.py).
 - Counts: statistics published beside the gradient; `observe` gets them (algorithms/fdpg.py).
 - Directs: the noisy gradient passes a filter, or gradients are taken at a second point (algorithms/disk.py).
@@ -18,7 +19,8 @@ What this method does not do is told by deriving from another class of algorithm
 - keeps_owners = True: rows have owners with budgets of their own (algorithms/idp_sgd.py).
 - OpenMethod: no privacy, and weights from the whole batch (algorithms/gdro.py).
 - Solver: a loop of its own, where no order of the step's parts fits (algorithms/minimax_phased_erm.py).
-- start, adapts_after, adapt: public state that changes every k steps, from releases only (algorithms/group_weights.py).
+- start, adapts_after, adapt: public state that changes every k steps, from releases only
+  (algorithms/core/group_weights.py).
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from accounting.events import Neighbouring
-from accounting.fields import Positive
-from accounting.plan import Budget, Plan
-from accounting.release import Release
-from accounting.sampling import UniformPoisson
-from algorithms.base import Method, PublicState, Samples, Task
+from rawls.accounting.events import Neighbouring
+from rawls.accounting.fields import Positive
+from rawls.accounting.mechanism.plan import Budget, Plan
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import UniformPoisson
+from rawls.algorithms.core.method import Method, PublicState, Samples, Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ Deviations and readings:
   that reaches zero never returns. weights='continuous' is our option: the weights are kept unrounded and only the
   batch is rounded.
 - sampling='poisson' is our option beyond the paper: Poisson sampling inside each group, charged by PLD. Thresholds
-  then come from accounting/dominance.py, which makes every step no more revealing than one at rate M/n; about half
-  the noise buys the same guarantee (`rawls reproduce asc/calibration` shows it).
+  then come from accounting/calibration/dominance.py, which makes every step no more revealing than one at rate M/n;
+  about half the noise buys the same guarantee (`rawls reproduce asc/calibration` shows it).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from accounting.balance import noise_multipliers
-from accounting.calibration import per_step_budget
-from accounting.dominance import NEGLIGIBLE, dominated_multipliers
-from accounting.events import Event, GaussianEvent, Neighbouring, Poisson, RdpEvent, WithoutReplacement
-from accounting.fields import Positive
-from accounting.plan import Budget, Plan, events_of
-from accounting.release import Release
-from accounting.sampling import CellPoisson, SamplingLaw, StratifiedWithoutReplacement
-from algorithms.base import PrivateQueries, PublicState, Task
-from algorithms.group_weights import GroupReweighting, exponential
+from rawls.accounting.calibration.dominance import NEGLIGIBLE, dominated_multipliers
+from rawls.accounting.calibration.equalise_groups import noise_multipliers
+from rawls.accounting.calibration.find_noise import per_step_budget
+from rawls.accounting.events import Event, GaussianEvent, Neighbouring, Poisson, RdpEvent, WithoutReplacement
+from rawls.accounting.fields import Positive
+from rawls.accounting.mechanism.plan import Budget, Plan, events_of
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import CellPoisson, SamplingLaw, StratifiedWithoutReplacement
+from rawls.algorithms.core.group_weights import GroupReweighting, exponential
+from rawls.algorithms.core.method import PrivateQueries, PublicState, Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from accounting.fields import Positive
-from algorithms.base import Samples
-from algorithms.dpsgd import DpSgd
+from rawls.accounting.fields import Positive
+from rawls.algorithms.core.method import Samples
+from rawls.algorithms.dpsgd import DpSgd
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.fields import Positive
-from accounting.plan import Budget, Charge, Plan
-from accounting.release import Release
-from accounting.sampling import OneGroup
-from algorithms.base import PrivateQueries, PublicState, Task
-from algorithms.group_weights import GroupReweighting, exponential
+from rawls.accounting.fields import Positive
+from rawls.accounting.mechanism.plan import Budget, Charge, Plan
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import OneGroup
+from rawls.algorithms.core.group_weights import GroupReweighting, exponential
+from rawls.algorithms.core.method import PrivateQueries, PublicState, Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,12 +12,12 @@ from typing import Literal
 
 import numpy as np
 
-from accounting.events import Event
-from accounting.plan import Budget, events_of
-from accounting.release import Release
-from accounting.sampling import UniformWithoutReplacement
-from algorithms.azb import Azb
-from algorithms.base import Task
+from rawls.accounting.events import Event
+from rawls.accounting.mechanism.plan import Budget, events_of
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import UniformWithoutReplacement
+from rawls.algorithms.azb import Azb
+from rawls.algorithms.core.method import Task
 
 
 @dataclass(frozen=True, kw_only=True)

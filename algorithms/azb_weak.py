@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from algorithms.azb import Azb
-from algorithms.base import Task
+from rawls.algorithms.azb import Azb
+from rawls.algorithms.core.method import Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,9 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from accounting.fields import Positive, Share
-from algorithms.base import Directs
-from algorithms.dpsgd import DpSgd
+from rawls.accounting.fields import Positive, Share
+from rawls.algorithms.core.method import Directs
+from rawls.algorithms.dpsgd import DpSgd
 
 ONE_POINT = 1e-3  # a share so close to 1 is 1
 

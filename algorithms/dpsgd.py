@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from accounting.events import Neighbouring
-from accounting.fields import Positive
-from accounting.plan import Budget, Plan
-from accounting.release import Release
-from accounting.sampling import SamplingLaw, UniformPoisson, UniformWithoutReplacement
-from algorithms.base import Method, PublicState, Task
+from rawls.accounting.events import Neighbouring
+from rawls.accounting.fields import Positive
+from rawls.accounting.mechanism.plan import Budget, Plan
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import SamplingLaw, UniformPoisson, UniformWithoutReplacement
+from rawls.algorithms.core.method import Method, PublicState, Task
 
 
 @dataclass(frozen=True, kw_only=True)

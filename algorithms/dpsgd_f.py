@@ -20,13 +20,13 @@ import numpy as np
 from torch import Tensor, stack
 from torch.nn.functional import one_hot
 
-from accounting.claims import counts_not_charged
-from accounting.events import Neighbouring
-from accounting.fields import Positive
-from accounting.plan import Budget, Plan
-from accounting.release import Answer, Release
-from accounting.sampling import UniformPoisson
-from algorithms.base import Looks, PublicState, Samples, Task
+from rawls.accounting.claims import counts_not_charged
+from rawls.accounting.events import Neighbouring
+from rawls.accounting.fields import Positive
+from rawls.accounting.mechanism.plan import Budget, Plan
+from rawls.accounting.mechanism.release import Answer, Release
+from rawls.accounting.mechanism.sampling import UniformPoisson
+from rawls.algorithms.core.method import Looks, PublicState, Samples, Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from accounting.claims import Claim, accepted_only
-from accounting.events import Neighbouring
-from accounting.fields import Count, Positive
-from accounting.plan import Budget, Plan
-from accounting.release import Release
-from accounting.sampling import UniformPoisson
-from algorithms.base import PublicState, Task, Tests
+from rawls.accounting.claims import Claim, accepted_only
+from rawls.accounting.events import Neighbouring
+from rawls.accounting.fields import Count, Positive
+from rawls.accounting.mechanism.plan import Budget, Plan
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import UniformPoisson
+from rawls.algorithms.core.method import PublicState, Task, Tests
 
 TEST = "test"
 

@@ -20,14 +20,14 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from accounting.accountants import epsilon
-from accounting.claims import counts_not_charged
-from accounting.events import Neighbouring
-from accounting.fields import Positive
-from accounting.plan import Budget, Plan
-from accounting.release import Answer, Release
-from accounting.sampling import CellPoisson
-from algorithms.base import Counts, PrivateQueries, PublicState, Samples, Task
+from rawls.accounting.accountants import epsilon
+from rawls.accounting.claims import counts_not_charged
+from rawls.accounting.events import Neighbouring
+from rawls.accounting.fields import Positive
+from rawls.accounting.mechanism.plan import Budget, Plan
+from rawls.accounting.mechanism.release import Answer, Release
+from rawls.accounting.mechanism.sampling import CellPoisson
+from rawls.algorithms.core.method import Counts, PrivateQueries, PublicState, Samples, Task
 
 
 @dataclass(frozen=True, kw_only=True)

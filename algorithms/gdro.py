@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from accounting.fields import Positive
-from accounting.sampling import Drawing, WithReplacement
-from algorithms.base import OpenMethod, PublicState, Task
+from rawls.accounting.fields import Positive
+from rawls.accounting.mechanism.sampling import Drawing, WithReplacement
+from rawls.algorithms.core.method import OpenMethod, PublicState, Task
 
 
 @dataclass(frozen=True, kw_only=True)

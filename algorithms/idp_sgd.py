@@ -2,7 +2,7 @@
 
 SAMPLE gives owners with larger budgets higher rates, SCALE higher thresholds; `both` is a public share of the way
 between them. The owners' budgets come from the configuration's `owners`; without them all rows have the one budget.
-Planning is in accounting/owners.py; rows of one owner and one group are a cell.
+Planning is in accounting/owner_budgets.py; rows of one owner and one group are a cell.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from accounting.events import Neighbouring
-from accounting.fields import Positive
-from accounting.owners import Anchor, OwnerBudgets, OwnerPlan, plan_both, plan_rates, plan_thresholds
-from accounting.plan import Budget, Plan
-from accounting.release import Release
-from accounting.sampling import CellPoisson
-from algorithms.base import Method, PublicState, Task
+from rawls.accounting.owner_budgets import Anchor, OwnerBudgets, OwnerPlan, plan_both, plan_rates, plan_thresholds
+from rawls.accounting.events import Neighbouring
+from rawls.accounting.fields import Positive
+from rawls.accounting.mechanism.plan import Budget, Plan
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import CellPoisson
+from rawls.algorithms.core.method import Method, PublicState, Task
 
 
 @dataclass(frozen=True, kw_only=True)

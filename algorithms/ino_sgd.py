@@ -1,8 +1,8 @@
 """INO-SGD: IDP-SGD in which the least important part of every batch counts less (Algorithm 1 of the INO-SGD paper).
 
 Rows are ranked within the batch, by ascending loss in the paper, and a tail says how much is kept of the lowest ranks.
-No record moves the weighted sum by more than its own threshold, for any tail that nowhere falls (algorithms/tails.py),
-so privacy is planned as for IDP-SGD.
+No record moves the weighted sum by more than its own threshold, for any tail that nowhere falls
+(algorithms/core/tails.py), so privacy is planned as for IDP-SGD.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import torch
 from annotated_types import Ge, Le
 from torch import Tensor
 
-from accounting.fields import NotNegative
-from algorithms.base import Ranks
-from algorithms.idp_sgd import IdpSgd
-from algorithms.tails import BetaTail, NoTail, Order, StepTail, Tail, rank_keys, weights
+from rawls.accounting.fields import NotNegative
+from rawls.algorithms.core.method import Ranks
+from rawls.algorithms.core.tails import BetaTail, NoTail, Order, StepTail, Tail, rank_keys, weights
+from rawls.algorithms.idp_sgd import IdpSgd
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,13 +36,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from accounting.claims import textbook_gaussian
-from accounting.fields import Positive
-from accounting.plan import Budget, Plan
-from accounting.release import Release
-from accounting.sampling import WholeFold
-from algorithms.base import PrivateData, PrivateRows, Solver, Task
-from algorithms.saddle_point import RADIUS, Minimax, longest, within
+from rawls.accounting.claims import textbook_gaussian
+from rawls.accounting.fields import Positive
+from rawls.accounting.mechanism.plan import Budget, Plan
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import WholeFold
+from rawls.algorithms.core.method import PrivateData, PrivateRows, Solver, Task
+from rawls.algorithms.core.saddle_point import RADIUS, Minimax, longest, within
 
 CERTIFIED = (
     "what a phase releases is certified to its accuracy in float64; a run that can't certify it ends with an error"

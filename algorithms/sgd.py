@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, full_like
 
-from accounting.sampling import Drawing, ShuffledEpochs
-from algorithms.base import OpenMethod, PublicState, Task
+from rawls.accounting.mechanism.sampling import Drawing, ShuffledEpochs
+from rawls.algorithms.core.method import OpenMethod, PublicState, Task
 
 
 @dataclass(frozen=True, kw_only=True)

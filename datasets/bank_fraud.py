@@ -21,8 +21,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from datasets.base import Data, Dataset, InMemory, Provenance, Rows, Split, apportion
-from datasets.sources import Source, digest_of, locate, opened, sha256, verified
+from rawls.datasets.core.base import Data, Dataset, InMemory, Provenance, Rows, Split, apportion
+from rawls.datasets.core.sources import Source, digest_of, locate, opened, sha256, verified
 
 TARGET = "fraud_bool"
 CATEGORIES: dict[str, tuple[str, ...]] = {

@@ -2,8 +2,8 @@
 
 The paper gives neither image size nor preprocessing; ours: the middle square of the aligned image,
 resized to image_size (64 unless told), in [0, 1]; no augmentation. Nothing is standardised here: mnist_cnn's
-authors give it plain colours, and a pretrained network knows its own statistics (models/resnet50.py). Images
-are decoded when asked for, and kept if all of them fit DECODE_CACHE_BYTES.
+authors give it plain colours, and a pretrained network knows its own statistics (models/architectures/resnet50.py).
+Images are decoded when asked for, and kept if all of them fit DECODE_CACHE_BYTES.
 
 Whole: list_attr_celeba.txt, list_eval_partition.txt and img_align_celeba (folder or zip) in one folder,
 as torchvision has it. A folder counts only if it holds every image of the list by name, for an interrupted
@@ -30,9 +30,9 @@ from annotated_types import Ge, Le
 from PIL import Image
 from torch import Tensor
 
-from datasets.base import Data, Dataset, Inputs, Provenance, Rows, Split, addressed, draw, group_sizes
-from datasets.simulate import SimulatedImages, smooth_fields
-from datasets.sources import Source, locate, obtain, verified
+from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, Split, addressed, draw, group_sizes
+from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
+from rawls.datasets.core.sources import Source, locate, obtain, verified
 
 GROUP_NAMES = ("non-blond female", "non-blond male", "blond female", "blond male")
 TRAIN_GROUP_SIZES = (71_629, 66_874, 22_880, 1_387)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from datasets.base import (
+from rawls.datasets.core.base import (
     Data,
     Dataset,
     InMemory,
@@ -29,8 +29,8 @@ from datasets.base import (
     draw,
     group_sizes,
 )
-from datasets.simulate import SimulatedImages, smooth_fields
-from datasets.sources import sha256
+from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
+from rawls.datasets.core.sources import sha256
 
 RARE_CLASS = 8
 KEEP_RATE = 0.18

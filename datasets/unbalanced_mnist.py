@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datasets.base import (
+from rawls.datasets.core.base import (
     Data,
     Dataset,
     InMemory,
@@ -27,8 +27,8 @@ from datasets.base import (
     draw,
     group_sizes,
 )
-from datasets.simulate import SimulatedImages, smooth_fields
-from datasets.sources import Package, Source, opened, verified
+from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
+from rawls.datasets.core.sources import Package, Source, opened, verified
 
 RARE_CLASS = 8
 KEEP_RATE = 0.09

@@ -1,7 +1,7 @@
-"""`rawls train`, or `python -m runners.train`: a Hydra application that trains one run, or with -m a sweep.
+"""`rawls train`, or `python -m rawls.runners.train`: a Hydra application that trains one run, or with -m a sweep.
 
 Every flag of Hydra works. What is done already is not trained again, and what was interrupted goes on. Under torchrun,
-its processes train one run together (runners/distributed.py).
+its processes train one run together (runners/schedule/backends/torchrun.py).
 """
 
 import os
@@ -19,14 +19,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-import conf
-from runners import hydra_plugin
-from runners.config import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve, run_id
-from runners.errors import ConfigError, RunsFailed, guarded
-from runners.labels import label_of
-from runners.launcher import train
-from runners.process import environment, prepare
-from runners.store import Store
+from rawls import conf
+from rawls.runners.config.compose import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve, run_id
+from rawls.runners.config.errors import ConfigError, RunsFailed, guarded
+from rawls.runners.process.lifecycle import environment, prepare_process
+from rawls.runners.schedule.launcher import train
+from rawls.runners.store.results_store import Store
+from rawls.runners.sweeps import hydra_plugin
+from rawls.runners.sweeps.labels import label_of
 
 
 def _train(cfg: DictConfig, command: str) -> dict[str, Any]:
@@ -41,10 +41,10 @@ def _train(cfg: DictConfig, command: str) -> dict[str, Any]:
     if _processes() == 1:
         exit_code = train([config], command=command).exit_code
     else:
-        prepare()  # before torch is imported
-        from runners import distributed
+        prepare_process()  # before torch is imported
+        from rawls.runners.schedule.backends import torchrun
 
-        exit_code = distributed.train(config, command)
+        exit_code = torchrun.train(config, command)
     if exit_code:
         raise RunsFailed(exit_code)
     return config

@@ -68,7 +68,8 @@ def test_there_are_recipes_and_experiments() -> None:
 def test_a_recipe_names_a_class_of_its_folder(path: Path) -> None:
     target = target_of(path)
     assert target, f"{relative(path)} has no _target_"
-    folder, *inner, name = target.split(".")
+    root, folder, *inner, name = target.split(".")
+    assert root == "rawls"
     assert folder == GROUP_FOLDERS[path.relative_to(ROOT / "conf").parts[0]]
     module = ROOT.joinpath(folder, *inner).with_suffix(".py")
     assert module.is_file(), f"{relative(path)} names {relative(module)}, which does not exist"
@@ -90,8 +91,11 @@ def test_every_path_that_a_document_names_exists(name: str) -> None:
 
 
 def test_paths_are_found_in_code_in_tables_and_at_the_end_of_a_sentence() -> None:
-    text = "`runners/gone.py`, | algorithms/x.py | and analysis/kinds/. `TODO.md`; conf/tuned/<name>/a.yaml, my_conf/a"
-    assert paths_named(text) == {"runners/gone.py", "algorithms/x.py", "analysis/kinds/", "TODO.md"}
+    text = (
+        "`runners/gone.py`, | algorithms/x.py | and analysis/draw/kinds/. `TODO.md`; "
+        "conf/tuned/<name>/a.yaml, my_conf/a"
+    )
+    assert paths_named(text) == {"runners/gone.py", "algorithms/x.py", "analysis/draw/kinds/", "TODO.md"}
 
 
 def test_the_readmes_tables_have_the_folders_and_methods_there_are() -> None:

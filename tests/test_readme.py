@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runners import cli
+from rawls.runners.cli import commands
 from tests.tree import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -86,4 +86,4 @@ def test_every_target_has_its_command() -> None:
 
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"(?:^    |`|bin/)rawls ([a-z]+)", README, re.MULTILINE))))
 def test_every_command_exists(command: str) -> None:
-    assert command in cli.COMMANDS
+    assert command in commands.COMMANDS

@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import get_args
 
-from accounting.accountants.base import BaseAccountant, Guarantee, add_up, relation
-from accounting.accountants.pld import PldAccountant
-from accounting.accountants.prv import PrvAccountant
-from accounting.accountants.rdp import RdpAccountant
-from accounting.events import Accountant, Event, Neighbouring
+from rawls.accounting.accountants.base import BaseAccountant, Guarantee, add_up, relation
+from rawls.accounting.accountants.pld import PldAccountant
+from rawls.accounting.accountants.prv import PrvAccountant
+from rawls.accounting.accountants.rdp import RdpAccountant
+from rawls.accounting.events import Accountant, Event, Neighbouring
 
 __all__ = ["ACCOUNTANTS", "BaseAccountant", "Guarantee", "check_request", "divergence", "epsilon"]
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 import dp_accounting
 
-from accounting.events import Accountant, Event, Everyone, GaussianEvent, LaplaceEvent, Neighbouring, RdpEvent
+from rawls.accounting.events import Accountant, Event, Everyone, GaussianEvent, LaplaceEvent, Neighbouring, RdpEvent
 
 Totals = Mapping[Event, int]
 Kind = TypeVar("Kind", GaussianEvent, LaplaceEvent, RdpEvent)

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from dp_accounting.pld import privacy_loss_distribution as package
 
-from accounting.accountants.base import MAX_MULTIPLIER, RELATIONS, BaseAccountant, Totals
-from accounting.events import (
+from rawls.accounting.accountants.base import MAX_MULTIPLIER, RELATIONS, BaseAccountant, Totals
+from rawls.accounting.events import (
     Accountant,
     Event,
     Everyone,

@@ -5,8 +5,16 @@ from __future__ import annotations
 import warnings
 from typing import ClassVar
 
-from accounting.accountants.base import BaseAccountant, Totals, of_kind
-from accounting.events import Accountant, Event, GaussianEvent, LaplaceEvent, Neighbouring, RdpEvent, WithoutReplacement
+from rawls.accounting.accountants.base import BaseAccountant, Totals, of_kind
+from rawls.accounting.events import (
+    Accountant,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+    Neighbouring,
+    RdpEvent,
+    WithoutReplacement,
+)
 
 
 class PrvAccountant(BaseAccountant):

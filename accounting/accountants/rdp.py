@@ -1,8 +1,8 @@
 """Renyi differential privacy: divergences of all events add up at each order, the best order gives epsilon.
 
 Divergences of the sampled Gaussian are the package's, but for the digits it loses (`_divergences`). Our vectorised
-curve (accounting/rdp.py) only finds the order: the package needs 66 ms for the whole curve of one event without
-replacement, and a run may have hundreds of different ones. That of Laplace noise has a formula.
+curve (accounting/accountants/renyi.py) only finds the order: the package needs 66 ms for the whole curve of one event
+without replacement, and a run may have hundreds of different ones. That of Laplace noise has a formula.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import dp_accounting
 import numpy as np
 from dp_accounting.rdp import RdpAccountant as PackageAccountant
 
-from accounting import rdp
-from accounting.accountants.base import MAX_MULTIPLIER, RELATIONS, BaseAccountant, Totals, add_up, of_kind
-from accounting.events import (
+from rawls.accounting.accountants import renyi
+from rawls.accounting.accountants.base import MAX_MULTIPLIER, RELATIONS, BaseAccountant, Totals, add_up, of_kind
+from rawls.accounting.accountants.renyi import Floats
+from rawls.accounting.events import (
     Accountant,
     Event,
     Everyone,
@@ -27,9 +28,8 @@ from accounting.events import (
     RdpEvent,
     WithoutReplacement,
 )
-from accounting.rdp import Floats
 
-_WHOLE_ORDERS = tuple(order for order in rdp.ORDERS if order.is_integer())
+_WHOLE_ORDERS = tuple(order for order in renyi.ORDERS if order.is_integer())
 
 # The package subtracts nearly equal numbers. Without replacement, at large multipliers and high orders, its rounding
 # errors can exceed the divergence (order 128, rate 0.54, multiplier 950: 0.41 instead of 0.0004). Where it differs
@@ -75,9 +75,9 @@ class RdpAccountant(BaseAccountant):
             # Epsilon is quasi-convex in the order (the log-moment is convex), so the best of all orders, fractional
             # ones included, lies within one of the best whole order.
             curve = _total(totals, _WHOLE_ORDERS, neighbouring, _our_divergences)
-            best = _WHOLE_ORDERS[int(np.argmin(rdp.to_epsilon(curve, _WHOLE_ORDERS, delta)))]
-            orders = [order for order in rdp.ORDERS if abs(order - best) <= 1]
-        epsilons = rdp.to_epsilon(_total(totals, orders, neighbouring, _divergences), orders, delta)
+            best = _WHOLE_ORDERS[int(np.argmin(renyi.to_epsilon(curve, _WHOLE_ORDERS, delta)))]
+            orders = [order for order in renyi.ORDERS if abs(order - best) <= 1]
+        epsilons = renyi.to_epsilon(_total(totals, orders, neighbouring, _divergences), orders, delta)
         least = int(np.argmin(epsilons))
         spent = float(epsilons[least])
         if order is None and all(isinstance(event, LaplaceEvent) for event in totals):
@@ -106,7 +106,7 @@ def _total(
         total += np.array(list(gaussians.values())) @ divergences(list(gaussians), orders, neighbouring)
     if laplaces:
         multipliers = np.array([event.noise_multiplier for event in laplaces]) / neighbouring.sensitivity
-        curves = rdp.laplace(np.minimum(multipliers, MAX_MULTIPLIER), orders)
+        curves = renyi.laplace(np.minimum(multipliers, MAX_MULTIPLIER), orders)
         total += np.array(list(laplaces.values())) @ curves
     return total
 
@@ -128,8 +128,8 @@ def _our_divergences(events: list[GaussianEvent], orders: Sequence[float], neigh
     laws = np.array([event.sampling.law for event in events])
     rates = np.array([event.sampling.rate for event in events])
     noise_multipliers = np.array([event.noise_multiplier for event in events]) / neighbouring.sensitivity
-    table = rdp.gaussian(noise_multipliers, orders)
-    for law, curve in ((Poisson.law, rdp.poisson), (WithoutReplacement.law, rdp.without_replacement)):
+    table = renyi.gaussian(noise_multipliers, orders)
+    for law, curve in ((Poisson.law, renyi.poisson), (WithoutReplacement.law, renyi.without_replacement)):
         if np.any(laws == law):
             table[laws == law] = curve(rates[laws == law], noise_multipliers[laws == law], orders)
     return table

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtri
 
-from accounting.claims import gdp_epsilon
+from rawls.accounting.claims import gdp_epsilon
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from models import compiled, conv2d
-from runners import environment, process
-from runners.arguments import results_root
-from runners.bench import each_method, pages, plan, step, store, sweep
-from runners.errors import ConfigError, nearest
+from rawls.models.engines.kernels import compiled, conv2d
+from rawls.runners.bench import each_method, pages, plan, step, store, sweep
+from rawls.runners.cli.arguments import results_root
+from rawls.runners.config.errors import ConfigError, nearest
+from rawls.runners.process import lifecycle
+from rawls.runners.store import environment
 
 KINDS = {
     "step": step.measured,
@@ -78,4 +79,4 @@ def _machine() -> dict[str, Any]:
     conv2d.kernel()  # what the processes that are measured will find
     described = environment.describe("cpu")
     kept = {key: described[key] for key in ("git_sha", "git_dirty", "versions", "system", "cpu", "cpu_capability")}
-    return kept | {"cores": process.num_cores(), "kernels": list(compiled.loaded())}
+    return kept | {"cores": lifecycle.num_cores(), "kernels": list(compiled.loaded())}

@@ -15,8 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from statistics import median
 from typing import Any
 
-from runners import process
-from runners.bench.table import Row, Table, judged, number
+from rawls.runners.bench.table import Row, Table, judged, number
+from rawls.runners.process import lifecycle
 
 WORKLOADS = {"mlp": 60, "mnist_cnn": 6}  # steps in a turn
 GOALS = {
@@ -73,8 +73,8 @@ def summarise(raw: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Row]:
 
 def _in_process(name: str, rounds: int, steps: int) -> dict[str, list[float]]:
     """Milliseconds of a step, by method and round; torch is imported only now, after the process is prepared."""
-    process.prepare()
-    from runners.bench.methods import BATCH, Problem, stepper_of
+    lifecycle.prepare_process()
+    from rawls.runners.bench.methods import BATCH, Problem, stepper_of
 
     problem = Problem.of(name)
     steppers = {method: stepper_of(problem, draw=False, runs=1, method=spec) for method, spec in _methods().items()}
@@ -94,9 +94,9 @@ def _in_process(name: str, rounds: int, steps: int) -> dict[str, list[float]]:
 
 def _methods() -> dict[str, Any]:
     """The private methods that step, DP-SGD first, as conf/algorithm has them."""
-    from algorithms.base import Method
-    from runners.config import choices, compose
-    from runners.spec import build
+    from rawls.algorithms.core.method import Method
+    from rawls.runners.config.compose import choices, compose
+    from rawls.runners.config.specifications import build
 
     found = {name: build(compose([f"algorithm={name}"]).algorithm, "algorithm") for name in choices("algorithm")}
     private = {name: spec for name, spec in found.items() if isinstance(spec, Method)}

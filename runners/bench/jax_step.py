@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from models.layers import MaxPool2, Tanh
-from models.propagation import in_order
+from rawls.models.architectures.parts.layers import MaxPool2, Tanh
+from rawls.models.engines.propagation import in_order
 
 
 def jax_step(module: nn.Module, inputs: Tensor, labels: Tensor) -> Callable[[], object]:

@@ -15,23 +15,29 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from accounting.ledger import Ledger
-from accounting.plan import Budget
-from accounting.sampling import BLOCK_STEPS, CellPoisson, Population, SamplingLaw, StratifiedWithoutReplacement
-from accounting.streams import Streams
-from algorithms.asc import Asc
-from algorithms.base import Method, Task
-from algorithms.optimizer import Optimizer
-from algorithms.private_step import PrivateMember, PrivateStep
-from algorithms.rows import Batch, TrainingRows
-from datasets.base import InMemory, rows_at_once
-from models.choose import fused_engine
-from models.cifar_cnn import CifarCnn
-from models.layers import MaxPool2, Tanh
-from models.logistic import Logistic
-from models.mnist_cnn import MnistCnn
-from models.tabular_mlp import TabularMlp
-from runners.bench.jax_step import jax_step
+from rawls.accounting.mechanism.ledger import Ledger
+from rawls.accounting.mechanism.plan import Budget
+from rawls.accounting.mechanism.sampling import (
+    BLOCK_STEPS,
+    CellPoisson,
+    Population,
+    SamplingLaw,
+    StratifiedWithoutReplacement,
+)
+from rawls.accounting.mechanism.streams import Streams
+from rawls.algorithms.asc import Asc
+from rawls.algorithms.core.method import Method, Task
+from rawls.algorithms.core.optimizers import Optimizer
+from rawls.algorithms.core.rows import Batch, TrainingRows
+from rawls.algorithms.core.step import PrivateMember, PrivateStep
+from rawls.datasets.core.base import InMemory, rows_at_once
+from rawls.models.architectures.cifar_cnn import CifarCnn
+from rawls.models.architectures.logistic import Logistic
+from rawls.models.architectures.mnist_cnn import MnistCnn
+from rawls.models.architectures.parts.layers import MaxPool2, Tanh
+from rawls.models.architectures.tabular_mlp import TabularMlp
+from rawls.models.engines.choose_engine import fused_engine
+from rawls.runners.bench.jax_step import jax_step
 
 GROUP_SIZES = (12_000, 5_000, 2_000, 1_000)
 BATCH = 256

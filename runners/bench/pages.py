@@ -20,8 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from runners.bench import store
-from runners.bench.table import Row, Table, judged, number
+from rawls.runners.bench import store
+from rawls.runners.bench.table import Row, Table, judged, number
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -168,8 +168,8 @@ def _fresh(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _read(root: Path) -> None:
-    from analysis import settings
-    from analysis.load import load
+    from rawls.analysis.read import settings
+    from rawls.analysis.read.load import load
 
     shutil.rmtree(root / "cache", ignore_errors=True)
     time.sleep(3)  # what is younger than two seconds is not kept
@@ -186,7 +186,7 @@ def _served(root: Path) -> float:
     command = [
         sys.executable,
         "-m",
-        "runners.cli",
+        "rawls.runners.cli.commands",
         "dashboard",
         f"results.root={root}",
         f"port={port}",
@@ -216,7 +216,7 @@ def _visited(root: Path, page: str) -> list[float]:
 
     logging.disable(logging.WARNING)  # that there is no server is no news
 
-    importlib.import_module(f"analysis.dashboard.{page}")
+    importlib.import_module(f"rawls.analysis.pages.dashboard.{page}")
     app = AppTest.from_function(_page, args=(page, str(root)), default_timeout=600)
     times = [_run(app)]
     for act in VISITS[page].values():
@@ -239,13 +239,13 @@ def _page(module: str, root: str) -> None:
     import importlib
     from pathlib import Path
 
-    from analysis.dashboard.stored import Here
+    from rawls.analysis.pages.dashboard.stored import Here
 
-    importlib.import_module(f"analysis.dashboard.{module}").show(Here(root=Path(root)))
+    importlib.import_module(f"rawls.analysis.pages.dashboard.{module}").show(Here(root=Path(root)))
 
 
 def _reported(root: Path, manifests: Sequence[Path]) -> float:
-    from analysis import report
+    from rawls.analysis.pages import report
 
     began = time.perf_counter()
     report.write(root, manifests)

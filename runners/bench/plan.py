@@ -12,7 +12,7 @@ from argparse import Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from runners.bench.table import Row, Table, judged
+from rawls.runners.bench.table import Row, Table, judged
 
 _GRID = ["algorithm=asc,dpsgd,azb_prop", "optimizer.lr=0.01,0.03,0.1", "privacy.epsilon=1,2,4", "seed=range(0,37)"]
 SWEEPS = {
@@ -35,12 +35,12 @@ began, root, arguments = float(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
 arguments += [f"results.root={root}/results", f"data.root={root}/data", "tracking=off"]
 def seconds():
     return time.time() - began
-from runners import process
-process.prepare()
-from runners.experiments import plan
-from runners.launcher import planned, preflight
-from runners.planner import fleets, places
-from runners.store import Store
+from rawls.runners.process import lifecycle
+lifecycle.prepare_process()
+from rawls.runners.sweeps.experiments import plan
+from rawls.runners.schedule.launcher import planned, preflight
+from rawls.runners.schedule.planner import fleets, places
+from rawls.runners.store.results_store import Store
 found = {"imported": seconds()}
 runs = [planned(run.config) for run in plan(arguments, ()).runs]
 found["composed"] = seconds()

@@ -1,9 +1,9 @@
 """`rawls bench step`: speed and memory of one run's private step, against Opacus and plain SGD on the same model.
 
 Every measurement is a process of its own, one thread, with the allocator fixed as in a worker: for Opacus and plain
-SGD too, which gain from it (runners/process.py). Methods take turns over several rounds, and the median round counts.
-Time is the processor's, which a busy machine disturbs less than the clock. All methods get the same batch for nothing;
-one more row is rawls' whole step, in which rows are drawn and gathered too. Ledger and noise are part of both.
+SGD too, which gain from it (runners/process/lifecycle.py). Methods take turns over several rounds, and the median round
+counts. Time is the processor's, which a busy machine disturbs less than the clock. All methods get the same batch for
+nothing; one more row is rawls' whole step, in which rows are drawn and gathered too. Ledger and noise are part of both.
 Memory is what the process itself takes on while it steps, without the code of libraries; the fixed allocator gives
 nothing back, so that this is the peak.
 """
@@ -16,8 +16,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from statistics import median
 
-from runners import process
-from runners.bench.table import Row, Table, judged, number
+from rawls.runners.bench.table import Row, Table, judged, number
+from rawls.runners.process import lifecycle
 
 METHODS = {
     "same batch": "rawls, the same batch each time",
@@ -118,8 +118,8 @@ def _measure(names: Sequence[str], rounds: int, steps: int | None) -> dict[str, 
 
 def _in_process(name: str, method: str, steps: int) -> dict[str, float]:
     """One measurement; torch is imported only now, after the process is prepared."""
-    process.prepare()
-    from runners.bench.methods import measure
+    lifecycle.prepare_process()
+    from rawls.runners.bench.methods import measure
 
     return measure(name, method, steps)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from runners.bench.table import Row, Table, judged
-from runners.store import Store
+from rawls.runners.bench.table import Row, Table, judged
+from rawls.runners.store.results_store import Store
 
 NUM_GROUPS = 10
 METHODS = {"ASC": "asc", "DPSGD": "dpsgd", "aZB-prop": "azb_prop"}
@@ -24,14 +24,17 @@ _TEMPLATES = 16  # different histories: what is in them costs the same in every 
 ROWS = 100  # of a history
 
 # What is measured, as Python: `prepare`, then `measure`, whose seconds count.
-_STORE = "from runners.store import Store; store = Store(root); some = [f'{n:016x}' for n in range(0, runs + 1000)]"
-_LOAD = "from analysis.load import load"
+_STORE = (
+    "from rawls.runners.store.results_store import Store; store = Store(root); some = [f'{n:016x}' for "
+    "n in range(0, runs + 1000)]"
+)
+_LOAD = "from rawls.analysis.read.load import load"
 MEASUREMENTS = {
     "list finished runs": (_STORE, "store.done()"),
     "state of a sweep, run by run": (_STORE, "[store.state(run_id) for run_id in some]"),
     "state of a sweep, at once": (_STORE, "store.states(some)"),
     "compare their configurations": (
-        f"{_STORE}; from runners.bench.store import config_of",
+        f"{_STORE}; from rawls.runners.bench.store import config_of",
         "[store.check_config(run_id, config_of(number)) for number, run_id in enumerate(some)]",
     ),
     "check before a launch": (_STORE, "store.check()"),
@@ -203,8 +206,12 @@ _PLAN: dict[str, Any] = {
     "assumptions": ["group sizes and labels are public", "hyper-parameters were chosen without accounting"],
 }
 _CONFIG: dict[str, Any] = {
-    "dataset": {"_target_": "datasets.unbalanced_mnist.UnbalancedMnist", "provenance": "real", "max_examples": None},
-    "model": {"_target_": "models.mnist_cnn.MnistCnn"},
+    "dataset": {
+        "_target_": "rawls.datasets.unbalanced_mnist.UnbalancedMnist",
+        "provenance": "real",
+        "max_examples": None,
+    },
+    "model": {"_target_": "rawls.models.architectures.mnist_cnn.MnistCnn"},
     "privacy": {"epsilon": 1.0, "delta": None, "accountant": "rdp", "search": "tight", "secure": False},
     "optimizer": {"lr": 0.5, "momentum": 0.5, "weight_decay": 0.0},
     "schedule": {"batch_size": 256, "epochs": 60, "max_steps": None, "evaluations": 100, "plan_only": False},

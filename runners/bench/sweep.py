@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from statistics import median
 
-from runners import process
-from runners.bench.table import Row, Table, judged, number
+from rawls.runners.bench.table import Row, Table, judged, number
+from rawls.runners.process import lifecycle
 
 RUNS = 10
 WARM_UP_STEPS = 2
@@ -129,7 +129,7 @@ def measured(options: Namespace) -> Table:
 
 def _measure(names: Sequence[str], rounds: int, steps: int | None) -> dict[str, dict[str, list[float]]]:
     """Milliseconds per step of a run, [workload][arrangement], one per round."""
-    tried = arrangements(process.num_cores())
+    tried = arrangements(lifecycle.num_cores())
     measured: dict[str, dict[str, list[float]]] = {name: {key: [] for key in tried} for name in names}
     for turn in range(rounds):
         for name in names:
@@ -142,7 +142,7 @@ def _measure(names: Sequence[str], rounds: int, steps: int | None) -> dict[str, 
 def summarise(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Row]:
     """One row per workload and arrangement; ratios are medians over the rounds of ratios within a round."""
     rows: list[Row] = []
-    tried = arrangements(process.num_cores())
+    tried = arrangements(lifecycle.num_cores())
     for name, of_workload in measured.items():
         rounds = [dict(zip(of_workload, times, strict=True)) for times in zip(*of_workload.values(), strict=True)]
         for key in of_workload:
@@ -158,7 +158,7 @@ def summarise(measured: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Row
 
 def verdict(name: str, rows: Sequence[Row]) -> str:
     """What was wanted of ten runs, and what came out."""
-    workload, tried = WORKLOADS[name], arrangements(process.num_cores())
+    workload, tried = WORKLOADS[name], arrangements(lifecycle.num_cores())
     of = {row["arrangement"]: row for row in rows if row["workload"] == workload.title}
     row, whole = of[tried["same batch"].title], of[tried["rawls"].title]
     one, several, plain = (number(row, key) for key in ("over_one_opacus", "over_opacus_processes", "over_plain"))
@@ -202,10 +202,10 @@ def _milliseconds(name: str, arrangement: Arrangement, steps: int) -> float:
 
 def _steps(connection: Connection, name: str, method: str, threads: int, runs: int, steps: int) -> None:
     """The life of a measured process: make ready, wait for the others, step, tell from when to when."""
-    process.prepare(num_threads=threads)
+    lifecycle.prepare_process(num_threads=threads)
     if method == "jax":  # its own threads are counted by what the process may run on
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    from runners.bench.methods import step_of
+    from rawls.runners.bench.methods import step_of
 
     step = step_of(name, method, runs=runs)
     for _ in range(WARM_UP_STEPS):

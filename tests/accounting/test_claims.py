@@ -9,10 +9,10 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy import optimize, stats
 
-from accounting import claims
-from accounting.accountants import epsilon
-from accounting.claims import Claim
-from accounting.events import Everyone, GaussianEvent, LaplaceEvent, Neighbouring, Poisson, joint_multiplier
+from rawls.accounting import claims
+from rawls.accounting.accountants import epsilon
+from rawls.accounting.claims import Claim
+from rawls.accounting.events import Everyone, GaussianEvent, LaplaceEvent, Neighbouring, Poisson, joint_multiplier
 
 DATASETS = {  # expected rate, training examples, epochs
     "celeba": (1e-4, 162_770, 30),

@@ -7,8 +7,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accounting.accountants import epsilon
-from accounting.events import Event, Everyone, GaussianEvent, LaplaceEvent, Neighbouring, Poisson, joint_multiplier
+from rawls.accounting.accountants import epsilon
+from rawls.accounting.events import (
+    Event,
+    Everyone,
+    GaussianEvent,
+    LaplaceEvent,
+    Neighbouring,
+    Poisson,
+    joint_multiplier,
+)
 
 ADD = Neighbouring.ADD_REMOVE
 MULTIPLIERS = st.lists(st.floats(2.0, 200.0), min_size=1, max_size=4)

@@ -11,17 +11,17 @@ import torch
 import yaml
 from torch import nn
 
-from accounting.events import Neighbouring
-from accounting.ledger import Ledger
-from accounting.plan import Budget
-from accounting.sampling import Population
-from accounting.streams import Streams
-from algorithms.base import Method, Task
-from algorithms.optimizer import Optimizer
-from algorithms.private_step import PrivateMember, PrivateStep
-from algorithms.rows import TrainingRows
-from models.fused import FusedEngine
-from runners.spec import build
+from rawls.accounting.events import Neighbouring
+from rawls.accounting.mechanism.ledger import Ledger
+from rawls.accounting.mechanism.plan import Budget
+from rawls.accounting.mechanism.sampling import Population
+from rawls.accounting.mechanism.streams import Streams
+from rawls.algorithms.core.method import Method, Task
+from rawls.algorithms.core.optimizers import Optimizer
+from rawls.algorithms.core.rows import TrainingRows
+from rawls.algorithms.core.step import PrivateMember, PrivateStep
+from rawls.models.engines.fused import FusedEngine
+from rawls.runners.config.specifications import build
 
 SIZES = (60, 30, 12)
 TASK = Task(population=Population(SIZES), batch_size=8, steps=13, steps_per_epoch=4, minority_groups=(2,))

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.accountants import divergence
-from accounting.events import Neighbouring, WithoutReplacement
-from accounting.release import Release
-from accounting.sampling import Population
-from algorithms.asc import Asc, round_to_total
-from algorithms.base import Task
+from rawls.accounting.accountants import divergence
+from rawls.accounting.events import Neighbouring, WithoutReplacement
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import Population
+from rawls.algorithms.asc import Asc, round_to_total
+from rawls.algorithms.core.method import Task
 from tests.algorithms.small import SIZES, TASK, budget, fleet, member, method_of
 
 MNIST = Task(

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accounting.accountants import epsilon
-from accounting.events import Everyone, GaussianEvent, Neighbouring, WithoutReplacement
-from accounting.release import Release
-from accounting.sampling import Population
-from algorithms.group_weights import exponential
+from rawls.accounting.accountants import epsilon
+from rawls.accounting.events import Everyone, GaussianEvent, Neighbouring, WithoutReplacement
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import Population
+from rawls.algorithms.core.group_weights import exponential
 from tests.algorithms.small import SIZES, TASK, budget, member, method_of
 from tests.algorithms.test_asc import MNIST, FixedLosses
 

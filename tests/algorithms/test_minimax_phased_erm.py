@@ -11,19 +11,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from accounting.accountants import epsilon
-from accounting.events import Everyone, GaussianEvent, Neighbouring
-from accounting.ledger import Ledger
-from accounting.plan import Budget
-from accounting.sampling import Population
-from accounting.streams import Streams
-from algorithms.base import PrivateRows, Task
-from algorithms.minimax_phased_erm import MinimaxPhasedErm, Phase, sensitivity
-from algorithms.rows import TrainingRows
-from algorithms.saddle_point import RADIUS, Minimax, Saddle, project
-from algorithms.solver_step import SolverMember, SolverStep
-from models.fused import FusedEngine
-from models.logistic import Logistic
+from rawls.accounting.accountants import epsilon
+from rawls.accounting.events import Everyone, GaussianEvent, Neighbouring
+from rawls.accounting.mechanism.ledger import Ledger
+from rawls.accounting.mechanism.plan import Budget
+from rawls.accounting.mechanism.sampling import Population
+from rawls.accounting.mechanism.streams import Streams
+from rawls.algorithms.core.method import PrivateRows, Task
+from rawls.algorithms.core.rows import TrainingRows
+from rawls.algorithms.core.saddle_point import RADIUS, Minimax, Saddle, project
+from rawls.algorithms.core.solver_step import SolverMember, SolverStep
+from rawls.algorithms.minimax_phased_erm import MinimaxPhasedErm, Phase, sensitivity
+from rawls.models.architectures.logistic import Logistic
+from rawls.models.engines.fused import FusedEngine
 
 FEATURES, CLASSES = 4, 3
 SIZES = (40, 17, 9)  # T = 3

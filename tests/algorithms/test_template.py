@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.cli import main
-from runners.stored import LEDGER, SUMMARY
+from rawls.runners.cli.commands import main
+from rawls.runners.store.stored import LEDGER, SUMMARY
 from tests.tree import ROOT
 
 YAML = "_target_: mine.Mine\nclip_norm: 1.0\nloss_scale: 2.0\n"

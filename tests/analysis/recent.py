@@ -44,7 +44,7 @@ def recent_store(root: Path, *, seeds: int = 2) -> Path:
             write_run(root, run, algorithm=algorithm, seed=seed, wga=0.5 + place / 50 + seed / 100, avg=0.8, **own)
             folder = root / "runs" / run
             lines = [
-                "dataset: {_target_: datasets.unbalanced_mnist.UnbalancedMnist}",
+                "dataset: {_target_: rawls.datasets.unbalanced_mnist.UnbalancedMnist}",
                 f"algorithm: {{_target_: algorithms.{algorithm}.Method}}",
                 f"privacy: {PRIVACY.get(algorithm, '{epsilon: 1.0, noise_multiplier: null}')}",
                 f"seed: {seed}",

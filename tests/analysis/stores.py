@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis import report
-from analysis.render import render
-from tests.analysis.pages import Page
+from rawls.analysis.draw.render import render
+from rawls.analysis.pages import report
+from tests.analysis.pages.pages import Page
 
 GOLDEN = Path(__file__).parent / "golden"
 # label -> (WGA, AVG) in percent about which the golden seeds lie
@@ -183,7 +183,7 @@ def regenerate() -> None:
     rendered = render(path)
     (GOLDEN / "text.txt").write_text(rendered.text + "\n", encoding="utf-8")
     (GOLDEN / "report.txt").write_text(golden_report(GOLDEN / "store", path), encoding="utf-8")
-    from tests.analysis.golden_figures import figures
+    from tests.analysis.draw.golden_figures import figures
 
     with TemporaryDirectory() as folder:
         (GOLDEN / "figures").mkdir()

@@ -8,17 +8,18 @@ import pandas as pd
 import pytest
 import yaml
 
-import analysis
-from analysis import report, versus
-from analysis.comparison import compare
-from analysis.manifest import Manifest
-from analysis.privacy import Privacy, privacy
-from analysis.render import render
-from analysis.settings import load as load_settings
-from tests.analysis.pages import Page
+from rawls import analysis
+from rawls.analysis.compare import print_comparison
+from rawls.analysis.compare.comparison import compare
+from rawls.analysis.draw.render import render
+from rawls.analysis.metrics.privacy_spent import Privacy, privacy
+from rawls.analysis.pages import report
+from rawls.analysis.read.manifest import Manifest
+from rawls.analysis.read.settings import load as load_settings
+from tests.analysis.metrics.test_privacy_spent import texts
+from tests.analysis.pages.pages import Page
 from tests.analysis.recent import MEANING, recent_store
 from tests.analysis.stores import run_id, write_run, write_unfinished
-from tests.analysis.test_privacy import texts
 
 DATA = "Unbalanced\N{NO-BREAK SPACE}MNIST"
 
@@ -67,7 +68,7 @@ def test_owners_have_a_row_each_with_budget_plan_and_ledger(results_root: Path) 
     [
         ({"privacy": {"epsilon": None, "noise_multiplier": None}}, False),
         ({"privacy": {"epsilon": None, "noise_multiplier": 1.1}}, True),
-        ({"privacy": {"epsilon": None}, "owners": {"_target_": "datasets.owners.ByClass"}}, True),
+        ({"privacy": {"epsilon": None}, "owners": {"_target_": "rawls.datasets.core.owners.ByClass"}}, True),
         ({"privacy": {"epsilon": 1.0}}, True),
     ],
 )
@@ -122,7 +123,7 @@ def test_drawings_and_the_report_show_all_kinds(results_root: Path) -> None:
 
 def test_private_and_open_runs_are_compared_and_only_the_epsilon_is_one_sided(results_root: Path) -> None:
     recent_store(results_root)
-    text = versus.compare_text(results_root, "sgd", "dpsur")
+    text = print_comparison.compare_text(results_root, "sgd", "dpsur")
     assert "sgd: no privacy" in text and "no privacy against target ε = 1" in text
     assert f"dpsur claims by accepted_only: {MEANING}" in " ".join(text.split())
     store = analysis.load(results_root)

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from analysis.reported import reported
-from runners.config import CONF, choices, compose, resolve, run_id
-from runners.experiments import manifest_of, plan
-from runners.identity import TARGET
-from runners.schema import SPECS
-from runners.spec import build, dump, name_of
+from rawls.analysis.read.papers_numbers import reported
+from rawls.runners.config.compose import CONF, choices, compose, resolve, run_id
+from rawls.runners.config.schema import SPECS
+from rawls.runners.config.specifications import build, dump, name_of
+from rawls.runners.store.identity import TARGET
+from rawls.runners.sweeps.experiments import manifest_of, plan
 
 EXPERIMENTS = choices("experiment")
 TUNED = [tuple(name.split("/")) for name in choices("tuned")]
 # Chosen one at a time, over the defaults.
 SINGLE = ("privacy", "optimizer", "recipe", "scale", "tracking")
-# Owners are tested in tests/datasets/test_owners.py.
+# Owners are tested in tests/datasets/core/test_owners.py.
 COVERED = {"experiment", "tuned", "hydra", "owners", *SPECS, *SINGLE}
 
 
@@ -64,7 +64,7 @@ def test_a_choice_composes_and_says_what_it_says(group: str, name: str) -> None:
         dataset, _, scale = name.partition("/")
         chosen = [f"dataset={dataset}", f"scale={scale or 'paper'}"]
     if name == "none":
-        chosen.append("algorithm._target_=tests.runners.test_config.Open")
+        chosen.append("algorithm._target_=tests.runners.config.test_compose.Open")
     # Without the tuned values, which come after most of them.
     config = resolve(compose([*chosen, "algorithm=dpsgd", "~tuned"]))
     is_global = "# @package _global_" in (CONF / group / f"{name}.yaml").read_text("utf-8")
@@ -145,8 +145,8 @@ def test_an_experiment_begins_with_its_command(target: str) -> None:
 
 @pytest.mark.parametrize("target", EXPERIMENTS)
 def test_an_experiment_can_be_planned_and_drawn(target: str) -> None:
-    from analysis.manifest import Manifest
-    from analysis.render import KINDS
+    from rawls.analysis.draw.render import KINDS
+    from rawls.analysis.read.manifest import Manifest
 
     asked = plan([f"experiment={target}", "scale=smoke"])
     assert {run.config["scale"]["name"] for run in asked.runs} == {"smoke"}

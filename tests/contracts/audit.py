@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from accounting.audit.bounds import error_rates, gaussian_bound
-from accounting.events import Everyone, Neighbouring
-from algorithms.base import Method
+from rawls.accounting.audit.bounds import error_rates, gaussian_bound
+from rawls.accounting.events import Everyone, Neighbouring
+from rawls.algorithms.core.method import Method
 from tests.contracts.door import ContractBroken, Door, Passed
 from tests.contracts.neighbours import absent_records
 from tests.contracts.problem import FEATURES, OWNER_EPSILONS, Case, Record, fleet_of, members_of, rows_of

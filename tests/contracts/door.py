@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from accounting.ledger import Ledger
-from accounting.release import Answer, Release, Rescaled
-from algorithms.private_step import PrivateStep
+from rawls.accounting.mechanism.ledger import Ledger
+from rawls.accounting.mechanism.release import Answer, Release, Rescaled
+from rawls.algorithms.core.step import PrivateStep
 
 
 class ContractBroken(AssertionError):

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from accounting.accountants import epsilon
-from accounting.events import Event, event_from_dict
-from accounting.ledger import Ledger
-from accounting.plan import Plan
-from accounting.streams import Streams
-from algorithms.base import Method
+from rawls.accounting.accountants import epsilon
+from rawls.accounting.events import Event, event_from_dict
+from rawls.accounting.mechanism.ledger import Ledger
+from rawls.accounting.mechanism.plan import Plan
+from rawls.accounting.mechanism.streams import Streams
+from rawls.algorithms.core.method import Method
 from tests.contracts.door import ContractBroken
 from tests.contracts.problem import Case, fleet_of, members_of
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from algorithms.base import Method, Tests
-from algorithms.queries import FleetQueries
+from rawls.algorithms.core.method import Method, Tests
+from rawls.algorithms.core.queries import FleetQueries
 from tests.contracts.door import ContractBroken
 from tests.contracts.problem import Case, engine, fleet_of, members_of
 

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algorithms.base import Method
-from algorithms.private_step import PrivateStep
-from algorithms.queries import FleetQueries
+from rawls.algorithms.core.method import Method
+from rawls.algorithms.core.queries import FleetQueries
+from rawls.algorithms.core.step import PrivateStep
 from tests.contracts.door import ContractBroken, Door, Passed
 from tests.contracts.problem import FEATURES, NUM_TRAINING_SETS, Case, Record, engine, fleet_of, members_of, rows_of
 

@@ -17,21 +17,21 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from accounting.events import Accountant, Everyone, Poisson
-from accounting.ledger import Ledger
-from accounting.plan import Budget, Plan
-from accounting.sampling import Population
-from accounting.streams import Streams
-from algorithms.base import AnyMethod, Method, OpenMethod, Solver, Task
-from algorithms.fleet_step import FleetStep
-from algorithms.open_step import OpenMember, OpenStep
-from algorithms.optimizer import Optimizer
-from algorithms.private_step import PrivateMember, PrivateStep
-from algorithms.rows import Member, TrainingRows
-from models.choose import fused_engine
-from models.engine import Engine
-from models.fused import FusedEngine
-from runners.spec import build
+from rawls.accounting.events import Accountant, Everyone, Poisson
+from rawls.accounting.mechanism.ledger import Ledger
+from rawls.accounting.mechanism.plan import Budget, Plan
+from rawls.accounting.mechanism.sampling import Population
+from rawls.accounting.mechanism.streams import Streams
+from rawls.algorithms.core.fleet_step import FleetStep
+from rawls.algorithms.core.method import AnyMethod, Method, OpenMethod, Solver, Task
+from rawls.algorithms.core.open_step import OpenMember, OpenStep
+from rawls.algorithms.core.optimizers import Optimizer
+from rawls.algorithms.core.rows import Member, TrainingRows
+from rawls.algorithms.core.step import PrivateMember, PrivateStep
+from rawls.models.engines.base import Engine
+from rawls.models.engines.choose_engine import fused_engine
+from rawls.models.engines.fused import FusedEngine
+from rawls.runners.config.specifications import build
 
 GROUP_SIZES = (60, 30, 12)
 OWNERS = ("a hospital", "a clinic", "a practice")

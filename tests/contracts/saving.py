@@ -1,6 +1,6 @@
 """Contract: a run that is interrupted and resumed, or trained beside others, comes to the same numbers, bit for bit.
 
-What is kept of a run is what runners/fleet.py keeps in a checkpoint, and it goes through a file's bytes.
+What is kept of a run is what runners/training/fleet.py keeps in a checkpoint, and it goes through a file's bytes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from algorithms.fleet_step import FleetStep
-from algorithms.private_step import PrivateMember
+from rawls.algorithms.core.fleet_step import FleetStep
+from rawls.algorithms.core.step import PrivateMember
 from tests.contracts.door import ContractBroken
 from tests.contracts.problem import Case, fleet_of, members_of
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from algorithms.fleet_step import FleetStep
+from rawls.algorithms.core.fleet_step import FleetStep
 from tests.contracts.audit import audit
 from tests.contracts.events import check_events, check_target
 from tests.contracts.law import check_law

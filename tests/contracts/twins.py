@@ -10,18 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from accounting.events import Event, GaussianEvent, Poisson
-from accounting.plan import Plan
-from accounting.release import Release, Rescaled
-from accounting.sampling import UniformPoisson, UniformWithoutReplacement, WholeTrainingSet
-from accounting.streams import Streams
-from algorithms.azb import Azb
-from algorithms.base import PrivateQueries, PublicState, Samples, Task
-from algorithms.dpsgd import DpSgd
-from algorithms.dpsgd_f import DpSgdF
-from algorithms.fdpg import Fdpg
-from algorithms.private_step import PrivateStep
-from algorithms.rows import Batch
+from rawls.accounting.events import Event, GaussianEvent, Poisson
+from rawls.accounting.mechanism.plan import Plan
+from rawls.accounting.mechanism.release import Release, Rescaled
+from rawls.accounting.mechanism.sampling import UniformPoisson, UniformWithoutReplacement, WholeTrainingSet
+from rawls.accounting.mechanism.streams import Streams
+from rawls.algorithms.azb import Azb
+from rawls.algorithms.core.method import PrivateQueries, PublicState, Samples, Task
+from rawls.algorithms.core.rows import Batch
+from rawls.algorithms.core.step import PrivateStep
+from rawls.algorithms.dpsgd import DpSgd
+from rawls.algorithms.dpsgd_f import DpSgdF
+from rawls.algorithms.fdpg import Fdpg
 from tests.contracts.problem import Case
 
 

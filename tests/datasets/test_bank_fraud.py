@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import torch
 
-from datasets import bank_fraud
-from datasets.bank_fraud import CATEGORIES, GROUP_NAMES, NUM_INPUTS, NUMBERS, TRAIN_GROUP_SIZES, BankFraud, encode
-from datasets.base import InMemory
-from datasets.sources import sha256
+from rawls.datasets import bank_fraud
+from rawls.datasets.bank_fraud import CATEGORIES, GROUP_NAMES, NUM_INPUTS, NUMBERS, TRAIN_GROUP_SIZES, BankFraud, encode
+from rawls.datasets.core.base import InMemory
+from rawls.datasets.core.sources import sha256
 
 EXTRA = {"device_fraud_count": 0}
 

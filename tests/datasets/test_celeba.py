@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-from datasets import celeba
-from datasets.celeba import GROUP_NAMES, CelebA, Faces
+from rawls.datasets import celeba
+from rawls.datasets.celeba import GROUP_NAMES, CelebA, Faces
 
 NUM_IMAGES = 24
 

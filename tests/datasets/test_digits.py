@@ -7,8 +7,8 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from datasets.base import Data
-from datasets.digits import COUNTS, Digits
+from rawls.datasets.core.base import Data
+from rawls.datasets.digits import COUNTS, Digits
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from datasets.base import Data, InMemory
-from datasets.unbalanced_mnist import TEST_COUNTS, UnbalancedMnist, read_idx
+from rawls.datasets.core.base import Data, InMemory
+from rawls.datasets.unbalanced_mnist import TEST_COUNTS, UnbalancedMnist, read_idx
 from tests.tree import ROOT
 
 TRAIN = (5331, 6068, 5362, 5518, 5258, 4879, 5326, 5638, 474, 5354)

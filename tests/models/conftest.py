@@ -15,7 +15,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-from models.engine import Weigh
+from rawls.models.engines.base import Weigh
 from tests.tree import ROOT
 
 RECIPES = sorted(path.stem for path in (ROOT / "conf" / "model").glob("*.yaml"))

@@ -4,12 +4,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runners import fleet
-from runners.config import composer
-from runners.launcher import launch, planned
-from runners.local_launcher import ThisMachine
-from runners.store import RunFolder, Store
-from runners.worker import Report
+from rawls.runners.config.compose import composer
+from rawls.runners.process.worker import Report
+from rawls.runners.schedule.backends.local import ThisMachine
+from rawls.runners.schedule.launcher import launch, planned
+from rawls.runners.store.results_store import RunFolder, Store
+from rawls.runners.training import fleet
 
 TASK = "tests.runners.saving_sweep:train_fleet"
 OVERRIDES = ("dataset=digits", "privacy=eps8", "scale=smoke", "schedule.evaluations=10", "tracking=off")

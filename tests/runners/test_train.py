@@ -10,11 +10,12 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from runners import distributed, train
-from runners.config import compose, resolve, run_id
-from runners.errors import ConfigError, RunsFailed
-from runners.launcher import Outcome
-from runners.store import Store
+from rawls.runners import train
+from rawls.runners.config.compose import compose, resolve, run_id
+from rawls.runners.config.errors import ConfigError, RunsFailed
+from rawls.runners.schedule.backends import torchrun
+from rawls.runners.schedule.launcher import Outcome
+from rawls.runners.store.results_store import Store
 from tests.tree import ROOT
 
 SMALL = ["dataset=digits", "algorithm=dpsgd", "scale=smoke", "tracking=off"]
@@ -71,7 +72,7 @@ def test_the_configuration_is_shown_and_nothing_done(
     [
         (["--help"], ["rawls train -m experiment=asc/table1", "digits", "azb_prop"]),
         (["--info", "defaults"], ["recipe/digits", "algorithm", "dpsgd"]),
-        (["--info", "searchpath"], ["pkg://conf"]),
+        (["--info", "searchpath"], ["pkg://rawls.conf"]),
         (["--cfg", "hydra"], ["hydra_plugins.rawls.LocalLauncher"]),
         (["--cfg", "job", "--resolve", "--package", "scale"], ["name: smoke"]),
     ],
@@ -129,7 +130,7 @@ def test_the_processes_of_torchrun_train_one_run_together(
         together.append(config)
         return 3
 
-    monkeypatch.setattr(distributed, "train", note)
+    monkeypatch.setattr(torchrun, "train", note)
     monkeypatch.setenv("WORLD_SIZE", size)
     assert train.main([*SMALL, "seed=1"]) == 0
     monkeypatch.setenv("RANK", "0")
@@ -165,7 +166,7 @@ def test_the_users_own_configurations_are_found(trained: list[dict[str, Any]], t
 
 
 def test_as_a_module_it_trains_from_any_folder(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "runners.train", *SMALL]
+    command = [sys.executable, "-m", "rawls.runners.train", *SMALL]
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
 
     def run(*more: str) -> subprocess.CompletedProcess[str]:

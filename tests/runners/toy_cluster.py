@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from runners.cluster import Cluster, Scheduler, Task
-from runners.crew import Ending
-from runners.progress import Reporter
-from runners.store import Store
+from rawls.runners.schedule.backends.cluster import Cluster, FleetTask, Scheduler
+from rawls.runners.schedule.crew import Ending
+from rawls.runners.schedule.progress import Reporter
+from rawls.runners.store.results_store import Store
 from tests.runners.toy_fleet import TASK, planned
 
 Ids = tuple[str, ...]
@@ -22,9 +22,9 @@ class Toy:
         self.submitted: list[Ids] = []
         self.asked_to_stop: list[int] = []
         self.killed: list[int] = []
-        self._tasks: dict[int, Task] = {}
+        self._tasks: dict[int, FleetTask] = {}
 
-    def submit(self, tasks: Sequence[Task]) -> list[Any]:
+    def submit(self, tasks: Sequence[FleetTask]) -> list[Any]:
         numbers = range(len(self.submitted), len(self.submitted) + len(tasks))
         self.submitted += [tuple(run.run_id for run in task.fleet) for task in tasks]
         self._tasks |= dict(zip(numbers, tasks, strict=True))

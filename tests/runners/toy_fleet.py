@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runners.launcher import launch
-from runners.local_launcher import ThisMachine
-from runners.store import RunFolder, Store
-from runners.worker import PlannedRun, Report
+from rawls.runners.process.worker import PlannedRun, Report
+from rawls.runners.schedule.backends.local import ThisMachine
+from rawls.runners.schedule.launcher import launch
+from rawls.runners.store.results_store import RunFolder, Store
 
 TASK = "tests.runners.toy_fleet:train_fleet"
 MODULUS = 2**61 - 1

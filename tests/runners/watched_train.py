@@ -1,4 +1,5 @@
-"""`python -m runners.train`, watched: it saves at every step, leaves what it came to, and misbehaves when told to.
+"""`python -m rawls.runners.train`, watched: it saves at every step, leaves what it came to, and misbehaves when told
+to.
 
 WATCHED is a folder, for the last parameters, params.<process>.pt, and the rows and the public state of each step,
 steps.<process>.pt; MISBEHAVE is a list of `process:step:what`, where what is kill (itself, by
@@ -13,11 +14,12 @@ from pathlib import Path
 
 import torch
 
-import runners.distributed  # noqa: F401 - to be there already when this module is loaded once for many processes
-from algorithms.private_step import PrivateStep
-from models.engine import WeightedSum
-from runners import fleet, train
-from runners.errors import guarded
+import rawls.runners.schedule.backends.torchrun  # noqa: F401 - to be there already when this module is loaded once for many processes
+from rawls.algorithms.core.step import PrivateStep
+from rawls.models.engines.base import WeightedSum
+from rawls.runners import train
+from rawls.runners.config.errors import guarded
+from rawls.runners.training import fleet
 
 seen: list[torch.Tensor] = []
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.bench import command, step, sweep
-from runners.errors import ConfigError
+from rawls.runners.bench import command, step, sweep
+from rawls.runners.config.errors import ConfigError
 
 
 def test_a_tiny_bench_of_one_run_writes_its_table(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runners.bench import each_method
-from runners.bench.each_method import BASE, GOALS, summarise
+from rawls.runners.bench import each_method
+from rawls.runners.bench.each_method import BASE, GOALS, summarise
 
 
 def test_ratios_are_medians_over_rounds_that_were_measured_side_by_side() -> None:

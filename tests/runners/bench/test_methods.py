@@ -2,7 +2,7 @@
 
 import pytest
 
-from runners.bench import methods, step, sweep
+from rawls.runners.bench import methods, step, sweep
 
 
 @pytest.mark.filterwarnings("ignore:optax.global_norm:DeprecationWarning")  # jax-privacy's affair

@@ -4,9 +4,9 @@ from argparse import Namespace
 
 import pytest
 
-from analysis.dashboard.app import PAGES
-from runners.bench import pages, store
-from runners.bench.table import number
+from rawls.analysis.pages.dashboard.app import PAGES
+from rawls.runners.bench import pages, store
+from rawls.runners.bench.table import number
 
 
 def test_it_visits_every_page_and_writes_the_report(monkeypatch: pytest.MonkeyPatch) -> None:

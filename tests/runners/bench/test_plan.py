@@ -4,8 +4,8 @@ from argparse import Namespace
 
 import pytest
 
-from runners.bench import plan
-from runners.bench.table import number
+from rawls.runners.bench import plan
+from rawls.runners.bench.table import number
 
 
 def test_it_times_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runners.bench import step
+from rawls.runners.bench import step
 
 
 def test_ratios_are_of_medians() -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.load import load
-from runners.bench import store as bench
-from runners.bench.store import MEASUREMENTS, NUM_GROUPS, make
-from runners.bench.table import number
-from runners.store import Store
+from rawls.analysis.read.load import load
+from rawls.runners.bench import store as bench
+from rawls.runners.bench.store import MEASUREMENTS, NUM_GROUPS, make
+from rawls.runners.bench.table import number
+from rawls.runners.store.results_store import Store
 
 
 def test_the_store_it_measures_is_one_that_training_could_have_left(results_root: Path) -> None:

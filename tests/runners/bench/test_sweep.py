@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from runners import process
-from runners.bench import sweep
+from rawls.runners.bench import sweep
+from rawls.runners.process import lifecycle
 
 
 def test_ratios_are_taken_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the second round the machine was half as fast: no ratio changes by that."""
-    monkeypatch.setattr(process, "num_cores", lambda: 2)
+    monkeypatch.setattr(lifecycle, "num_cores", lambda: 2)
     first: dict[str, float] = dict.fromkeys(sweep.arrangements(2), 8.0) | {
         "same batch": 1.0,
         "hooks": 6.0,

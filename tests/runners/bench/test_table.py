@@ -1,6 +1,6 @@
 """Tables of measurements as Markdown and CSV."""
 
-from runners.bench.table import Table, judged
+from rawls.runners.bench.table import Table, judged
 
 MACHINE = {
     "cpu": "a processor",

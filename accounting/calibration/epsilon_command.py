@@ -1,0 +1,34 @@
+"""`python -m rawls.accounting.calibration.epsilon_command`: what a noise multiplier guarantees, as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rawls.accounting.accountants import epsilon
+from rawls.accounting.calibration.noise_command import DescribedRun, answer, run_parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = run_parser(
+        "rawls.accounting.calibration.epsilon_command",
+        "The epsilon that a noise multiplier (noise std / norm bound) gives.",
+    )
+    parser.add_argument("--noise-multiplier", type=float, required=True)
+    return answer(parser, argv, _epsilon)
+
+
+def _epsilon(options: argparse.Namespace, run: DescribedRun) -> dict[str, Any]:
+    guarantee = epsilon(
+        run.events(options.noise_multiplier),
+        delta=run.delta,
+        neighbouring=run.neighbouring,
+        accountant=run.accountant,
+    )
+    return run.report(options.noise_multiplier, guarantee)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

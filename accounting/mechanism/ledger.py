@@ -1,0 +1,174 @@
+"""The ledger: the only place where private data becomes public, and the list from which epsilon is computed.
+
+`publish` adds the noise and records the release in one act, so noise that is not recorded can't be added and a release
+that is not noised can't be returned. Equal consecutive releases share one line. What a line cost follows from its law,
+bounds and noise; the lines are stored, the events are computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rawls.accounting.events import Event
+from rawls.accounting.mechanism.release import Answer, Release, Rescaled
+from rawls.accounting.mechanism.sampling import Population
+from rawls.accounting.mechanism.streams import FleetNoise, Streams
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass
+class Line:
+    """`count` equal releases between two steps; `events` holds, per cell, what one of them is to a member.
+
+    Events are not stored: they follow from law, bounds and noise, and would be most of a ledger that changes every
+    step.
+    """
+
+    release: Mapping[str, Any]
+    events: tuple[Event | None, ...]
+    first_step: int
+    last_step: int
+    count: int
+
+    def to_dict(self) -> dict[str, Any]:
+        steps = {"first_step": self.first_step, "last_step": self.last_step}
+        return {**self.release, **steps, "count": self.count}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], population: Population) -> Line:
+        release = Release.from_dict(record, population)
+        events = tuple(release.event(cell) for cell in range(len(population.sizes)))
+        return cls(release.to_dict(), events, record["first_step"], record["last_step"], record["count"])
+
+
+class Ledger:
+    """Releases of one run, in order."""
+
+    def __init__(self, streams: Streams, population: Population, lines: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._streams = streams
+        self._num_cells = len(population.sizes)
+        self._lines = [Line.from_dict(line, population) for line in lines]
+        self._open: dict[str, tuple[Release | None, Line]] = {}  # of each name the last release and its line
+        for line in self._lines:
+            self._open[line.release["name"]] = None, line
+        self._looked: tuple[Release, int] | None = None  # what looked at its rows and has not answered yet
+
+    def look(self, release: Release, sums: Mapping[str, Tensor], step: int) -> dict[str, Tensor]:
+        """Publish what a release asks of its rows before its thresholds are set; it is recorded here."""
+        self._record(release, step)
+        self._looked = release, step
+        return self._noised(release, release.look, sums, step)
+
+    def publish(self, release: Release | Rescaled, total: Tensor, step: int) -> Tensor:
+        """Add the release's noise to the private sum, in place, and record it; what comes back is public."""
+        self._add_noise(_declared(release), total, self.open(release, step), step, purpose=_declared(release).name)
+        return total
+
+    def publish_beside(self, release: Release, sums: Mapping[str, Tensor], step: int) -> dict[str, Tensor]:
+        """The answers beside a release that was published at this step."""
+        if self._step_of(release.name) != step or self._open[release.name][0] is not release:
+            raise ValueError(f"'{release.name}' was not released at step {step}, so nothing can stand beside it")
+        return self._noised(release, release.beside, sums, step)
+
+    def open(self, release: Release | Rescaled, step: int) -> float:
+        """Record the release, and say with how much noise it is to be published."""
+        if not isinstance(release, Rescaled) and not release.look:  # the usual one
+            self._record(release, step)
+            return release.noise_std
+        declared = _declared(release)
+        if declared.look:
+            if self._looked is None or self._looked[0] is not declared or self._looked[1] != step:
+                raise ValueError(f"'{declared.name}' was to look at its rows before it answers at step {step}")
+            self._looked = None
+        else:
+            raise ValueError(f"'{declared.name}' looked at nothing, so its thresholds can't be rescaled")
+        return release.noise_std
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """The lines, as stored in ledger.json and in checkpoints."""
+        return [line.to_dict() for line in self._lines]
+
+    def counts(self) -> dict[str, int]:
+        """How many releases of each name were made."""
+        counts: dict[str, int] = {}
+        for line in self._lines:
+            counts[line.release["name"]] = counts.get(line.release["name"], 0) + line.count
+        return counts
+
+    def count(self, name: str) -> int:
+        """How many releases of this name were made."""
+        return self.counts().get(name, 0)
+
+    def events(self) -> tuple[tuple[Event, ...], ...]:
+        """Per cell, the events its members were exposed to, equal ones added up."""
+        cells: list[dict[Event, int]] = [{} for _ in range(self._num_cells)]
+        for line in self._lines:
+            for counts, event in zip(cells, line.events, strict=True):
+                if event is not None:
+                    counts[event] = counts.get(event, 0) + line.count
+        return tuple(tuple(replace(event, count=count) for event, count in counts.items()) for counts in cells)
+
+    def _noised(
+        self, release: Release, answers: Sequence[Answer], sums: Mapping[str, Tensor], step: int
+    ) -> dict[str, Tensor]:
+        if sums.keys() != {answer.name for answer in answers}:
+            raise ValueError(f"answers {sorted(a.name for a in answers)} were declared, not {sorted(sums)}")
+        for answer in answers:
+            purpose = f"{release.name}: {answer.name}"
+            self._add_noise(answer, sums[answer.name], answer.noise_std, step, purpose)
+        return dict(sums)
+
+    def _add_noise(self, answer: Answer, values: Tensor, std: float, step: int, purpose: str) -> None:
+        if answer.noise == "laplace":
+            self._streams.add_laplace(values, std / math.sqrt(2), step, purpose)
+        else:
+            self._streams.add_normal(values, std, step, purpose)
+
+    def _step_of(self, name: str) -> int:
+        return self._open[name][1].last_step if name in self._open else -1
+
+    def _record(self, release: Release, step: int) -> None:
+        # Noise is addressed by name and step: a second release there would get the first one's noise.
+        same, line = self._open.get(release.name, (None, None))
+        if line is not None and step <= line.last_step:
+            raise ValueError(
+                f"'{release.name}' was already released at step {step}; give each release a name of its own"
+            )
+        if same is not release:
+            record = release.to_dict()
+            if line is None or line.release != record:
+                events = tuple(release.event(cell) for cell in range(self._num_cells))
+                line = Line(record, events, step, step, 0)
+                self._lines.append(line)
+            self._open[release.name] = release, line
+        assert line is not None
+        line.last_step = step
+        line.count += 1
+
+
+def _declared(release: Release | Rescaled) -> Release:
+    return release.declared if isinstance(release, Rescaled) else release
+
+
+class FleetLedgers:
+    """The ledgers of the runs of a fleet, which publish together: as each would alone, in fewer kernels."""
+
+    def __init__(self, ledgers: Sequence[Ledger]) -> None:
+        self._ledgers = ledgers
+        self._noise = FleetNoise([ledger._streams for ledger in ledgers])
+        self._releases: Sequence[Release | Rescaled] = []
+        self._names: tuple[str, ...] = ()
+
+    def publish(self, releases: Sequence[Release | Rescaled], totals: Tensor, step: int) -> Tensor:
+        """Add each run's noise to its private sum [run, coordinate], in place, and record it."""
+        stds = tuple(ledger.open(release, step) for ledger, release in zip(self._ledgers, releases, strict=True))
+        if releases != self._releases:
+            self._releases = releases
+            self._names = tuple(_declared(release).name for release in releases)
+        self._noise.add(totals, stds, step, self._names)
+        return totals

@@ -1,0 +1,1 @@
+"""Comparisons: with a paper, between methods, between any two sets of runs."""

@@ -1,0 +1,101 @@
+"""From a manifest to files: read the runs, draw them by kind, put every file in place at once.
+
+Files go to temporary names first and are renamed when all are written, so a reader never sees half a table.
+What an earlier drawing left and this one does not make (a comparison, when nothing can be compared any more)
+is removed.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import pandas as pd
+
+from rawls.analysis.draw.drawing import Drawing, text_file
+from rawls.analysis.draw.kinds import accuracy, budget, calibration, curves, selection
+from rawls.analysis.draw.tables import csv_text
+from rawls.analysis.read.load import MADE_BY, Store, load
+from rawls.analysis.read.manifest import Manifest, results_root
+
+KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
+    "accuracy_table": accuracy.draw,
+    "budget_figure": budget.budget_figure,
+    "training_curve": curves.training_curve,
+    "sampling_variance": curves.sampling_variance,
+    "calibration_table": calibration.draw,
+    "selection_table": selection.draw,
+}
+OURS = [f"{name}.{form}" for name in ("table", "comparison") for form in ("md", "tex", "csv")]
+OURS += ["figure.png", "figure.pdf", "figure.csv", "runs.csv"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendered:
+    """`text` for the terminal, the files written, and the verdict in one phrase."""
+
+    text: str
+    files: list[Path]
+    verdict: str
+
+
+def render(manifest_path: Path) -> Rendered:
+    """Draw one target from what the store holds now; a half-finished sweep gives a table with gaps."""
+    manifest = Manifest.read(manifest_path)
+    root = results_root(manifest_path)
+    store = load(root, manifest.run_ids)
+    result = draw(manifest, store)
+    runs = text_file(csv_text(_provenance(manifest.join(store))))
+    files = _write(manifest_path.parent, {**result.files, "runs.csv": runs})
+    return Rendered(text=result.text, files=files, verdict=result.verdict)
+
+
+def draw(manifest: Manifest, store: Store) -> Drawing:
+    kind = manifest.draw["kind"]
+    if kind not in KINDS:
+        near = get_close_matches(str(kind), KINDS, n=1, cutoff=0.0)[0]
+        known = f"the nearest is {near!r} (all: {', '.join(KINDS)})"
+        raise ValueError(f"{manifest.target}: unknown draw.kind {kind!r}, {known}")
+    if not manifest.runs:
+        text = f"{manifest.title}\n\nNothing to draw: `{manifest.command}` asks for no run; give every key a value."
+        return Drawing(text=text, verdict="missing (no run is asked for)")
+    return KINDS[kind](manifest, store)
+
+
+def _write(folder: Path, files: dict[str, Callable[[Path], None]]) -> list[Path]:
+    temporary = {name: folder / f".{name}.{os.getpid()}.tmp" for name in files}
+    try:
+        for name, write in files.items():
+            write(temporary[name])
+        for name, path in temporary.items():
+            path.replace(folder / name)
+    finally:
+        for path in temporary.values():
+            path.unlink(missing_ok=True)
+    for name in set(OURS) - set(files):
+        (folder / name).unlink(missing_ok=True)
+    return [folder / name for name in files]
+
+
+def _provenance(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row per run: what it was, how it ended, and which code and versions made it."""
+    columns = [
+        "run_id",
+        "method",
+        "dataset",
+        "algorithm",
+        "seed",
+        "coordinates",
+        "status",
+        "provenance",
+        "scale",
+        "seconds",
+    ]
+    runs = runs[[*columns, "test_wga", "test_avg", "epsilon_max", "error", *MADE_BY]]
+    as_json = {
+        name: runs[name].map(lambda value: json.dumps(value, sort_keys=True) if isinstance(value, dict) else "")
+        for name in ("coordinates", "versions")
+    }
+    return runs.assign(**as_json)

@@ -1,0 +1,1 @@
+"""Statistics over seeds, and what privacy was spent."""

@@ -1,0 +1,1 @@
+"""Pages: the report in one file, and the dashboard."""

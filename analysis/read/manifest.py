@@ -1,0 +1,164 @@
+"""A target's manifest (written by the runners): which runs a table or figure needs, and how it is drawn.
+
+Options of `draw` that every kind understands (the kinds' own are in their modules):
+    kind      which drawing, see analysis/draw/render.py
+    paper     file under analysis/reported; default: the first part of the target's name
+    table     rows of that file; default: the last part of the target's name
+    methods   {label of a run: name to print}, in the paper's order; default: the labels as they come. The
+              place in this list fixes a method's colour and marker, so list every method of the paper in each
+              of its targets. A label that is not listed comes after them under its own name.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from rawls.analysis.draw.titles import DASH, dataset_title
+from rawls.analysis.read.load import Store
+from rawls.runners.store.stored import TARGETS
+
+# Where one machine keeps its files, and to whom it reports, is nobody else's business.
+_PLACES = ("results.root=", "data.root=", "tracking")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    target: str
+    title: str
+    draw: dict[str, Any]
+    variant: str
+    command: str
+    changed: list[str]  # overrides that are not what the experiment itself says: empty for the paper's own setting
+    runs: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "Manifest":
+        for name in ("target", "draw", "runs"):
+            if name not in fields:
+                raise ValueError(f"a manifest needs {name!r}: run `rawls reproduce TARGET` to write it anew")
+        if "kind" not in fields["draw"]:
+            file = f"conf/experiment/{fields['target']}.yaml"
+            raise ValueError(f"{fields['target']}: `draw` names no `kind`: set it in {file}")
+        return cls(
+            target=fields["target"],
+            title=fields.get("title") or fields["target"],
+            draw=dict(fields["draw"]),
+            variant=fields.get("variant") or "",
+            command=fields.get("command") or f"rawls reproduce {fields['target']}",
+            changed=list(fields.get("changed") or []),
+            runs=list(fields["runs"]),
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> "Manifest":
+        try:
+            return cls.of(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise ValueError(f"{path} does not exist: run `rawls reproduce TARGET` first") from None
+        except json.JSONDecodeError as problem:
+            raise ValueError(f"{path} is not valid JSON ({problem}): run `rawls reproduce TARGET` again") from None
+
+    @property
+    def paper(self) -> str:
+        return str(self.draw.get("paper") or self.target.partition("/")[0])
+
+    @property
+    def table(self) -> str:
+        return str(self.draw.get("table") or self.target.rpartition("/")[2])
+
+    @property
+    def run_ids(self) -> list[str]:
+        return [run["run_id"] for run in self.runs]
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """Names to print, in order: those of `draw.methods`, then the labels it does not list."""
+        named = self.draw.get("methods") or {}
+        return list(dict.fromkeys([*named.values(), *(self._method(run) for run in self.runs)]))
+
+    def _method(self, run: dict[str, Any]) -> str:
+        label = str(run.get("label") or run["algorithm"])
+        return str((self.draw.get("methods") or {}).get(label, label))
+
+    def join(self, store: Store) -> pd.DataFrame:
+        """One row per run of the manifest: method, coordinates (a dict), changed, and what the store says of it.
+
+        A run that the store does not know has status 'missing'. Dataset, algorithm and seed are the
+        manifest's, and so is the scale if it names one: a run that two scales share is stored under the
+        name of the first that asked for it.
+        """
+        known = store.runs.set_index("run_id").reindex(self.run_ids).reset_index()
+        return known.assign(
+            method=[self._method(run) for run in self.runs],
+            dataset=[run["dataset"] for run in self.runs],
+            algorithm=[run["algorithm"] for run in self.runs],
+            seed=[run.get("seed") for run in self.runs],
+            coordinates=[run.get("coordinates") or {} for run in self.runs],
+            scale=[run.get("scale", scale) for run, scale in zip(self.runs, known["scale"], strict=True)],
+            status=known["status"].fillna("missing"),
+            changed=", ".join(self.changed),
+        )
+
+    def check_one_run_per(self, runs: pd.DataFrame, *columns: str) -> None:
+        """Raise a ValueError if two runs are alike in `columns`: they would be drawn as if they were one setting."""
+        doubles = runs[runs.duplicated([*columns], keep=False)]
+        for _, alike in doubles.groupby([*columns], sort=False, dropna=False):
+            self._refuse(alike)
+
+    def _refuse(self, alike: pd.DataFrame) -> None:
+        first = alike.iloc[0]
+        points = [
+            {"seed": seed, "scale": scale, **coordinates}
+            for seed, scale, coordinates in zip(alike["seed"], alike["scale"], alike["coordinates"], strict=True)
+        ]
+        differ = differing(points)
+        shared = in_words(points[0], [name for name in points[0] if name not in differ])
+        values = {name: dict.fromkeys(value_text(point.get(name)) or DASH for point in points) for name in differ}
+        how = ", ".join(f"{name} ({', '.join(texts)})" for name, texts in values.items())
+        raise ValueError(
+            f"{self.target}: {len(alike)} runs for {first['method']} on {dataset_title(first['dataset'])} ({shared}) "
+            f"differ in {how or 'nothing that a manifest names'}: choose one of them on the command line, or give "
+            f"them labels of their own in conf/experiment/{self.target}.yaml"
+        )
+
+
+def without_places(command: str) -> str:
+    """A command as another machine would give it."""
+    return shlex.join(word for word in shlex.split(command) if not word.startswith(_PLACES))
+
+
+def results_root(manifest_path: Path) -> Path:
+    """The results folder a manifest lies in: the parent of `targets`."""
+    for folder in manifest_path.absolute().parents:
+        if folder.name == TARGETS:
+            return folder.parent
+    layout = "results/targets/PAPER/TARGET/VARIANT/manifest.json"
+    raise ValueError(f"{manifest_path} does not lie in a results folder: expected {layout}")
+
+
+def coordinate(runs: pd.DataFrame, name: str) -> pd.Series:
+    """One coordinate of every run, None where a run has none of that name."""
+    return runs["coordinates"].map(lambda coordinates: coordinates.get(name))
+
+
+def differing(points: Sequence[dict[str, Any]]) -> list[str]:
+    """The coordinates in which points differ."""
+    names = dict.fromkeys(name for point in points for name in point)
+    return [name for name in names if len({json.dumps(point.get(name)) for point in points}) > 1]
+
+
+def in_words(point: dict[str, Any], names: Iterable[str]) -> str:
+    """'lr 0.01, weights continuous'."""
+    return ", ".join(f"{name} {value_text(point[name])}" for name in names if name in point)
+
+
+def value_text(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:g}"
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,1 @@
+"""What datasets share: their base, splits, sources with checksums, simulated twins."""

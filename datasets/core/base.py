@@ -1,0 +1,237 @@
+"""What a dataset is to the rest of the suite: inputs, labels, groups, provenance, and splits by seed.
+
+A dataset is a frozen specification whose fields are the keys of conf/dataset/<name>.yaml; `load` turns it
+into `Data`. Real files are read only where they already lie under data.root (`fetch` obtains them);
+otherwise the simulated twin takes their place and says so in `provenance`. Splits depend on the seed
+alone. The row cut of `max_examples` is ours, for small scales; no paper does it, so what it leaves of real
+data is called a subset.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
+from zlib import crc32
+
+import numpy as np
+import torch
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rawls.datasets.core.sources import Source, locate, obtain
+
+Rows = NDArray[np.int64]
+Provenance = Literal["real", "subset", "simulated"]
+
+MOST_ROWS, MOST_BYTES = 4096, 256 << 20  # gathered at a time: many, unless they are large images
+SAMPLED_ROWS = 256  # inputs that are decoded one by one, and told from others by so many
+# max_examples cuts no group below this, or a small scale would lose the minority it is about.
+SMALLEST_CUT = 16
+
+
+class Split(NamedTuple):
+    """Row numbers of each part, sorted and disjoint."""
+
+    train: Rows
+    valid: Rows
+    test: Rows
+
+
+class Inputs(Protocol):
+    """Model inputs by row."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one example."""
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """The inputs of the given rows, float32 [len(rows), *shape]."""
+
+
+def rows_at_once(inputs: Inputs) -> int:
+    """How many rows to gather at a time in a pass over many of them."""
+    return max(1, min(MOST_ROWS, MOST_BYTES // (4 * math.prod(inputs.shape))))
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """Inputs held as one tensor: float32, or uint8 in units of 1/255."""
+
+    tensor: Tensor
+
+    def __post_init__(self) -> None:
+        if self.tensor.dtype not in (torch.uint8, torch.float32):
+            raise ValueError(f"inputs in memory must be uint8 or float32, not {self.tensor.dtype}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape[1:])
+
+    def gather(self, rows: Tensor) -> Tensor:
+        picked = self.tensor.index_select(0, rows)
+        return picked.to(torch.float32).mul_(1 / 255) if picked.dtype == torch.uint8 else picked
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Data:
+    """A loaded dataset."""
+
+    inputs: Inputs
+    labels: Tensor
+    groups: Tensor
+    num_classes: int
+    provenance: Provenance
+    sources: Mapping[str, str]
+    splits: Callable[[int], Split]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset(ABC):
+    """A dataset's specification.
+
+    Fields:
+        provenance: None takes the best that lies under data.root: the real files, a subset of them, else the
+            simulated twin. A configuration is stored with what was found, so that a twin never passes for real data.
+        max_examples: rows of each part at most (None: all), proportional to the groups but for SMALLEST_CUT. Real
+            data that lose rows by it load as a subset; what is stored here, and so a run's id, stays `real`.
+    """
+
+    name: ClassVar[str]
+    group_names: ClassVar[tuple[str, ...]]
+    minority_groups: ClassVar[tuple[int, ...]]  # designated ones: aZB-weak is calibrated on the smallest other group
+    sources: ClassVar[tuple[Source, ...]] = ()
+    assumptions: ClassVar[tuple[str, ...]] = ()  # private data read outside the accounting, said in every ledger
+    provenance: Provenance | None = None
+    max_examples: Annotated[int, Ge(1), Le(10**9)] | None = None
+
+    @property
+    @abstractmethod
+    def paper_group_sizes(self) -> tuple[int, ...] | None:
+        """Group sizes of the whole training part as in the paper, or by our rule, known without any file."""
+
+    @abstractmethod
+    def read(self, root: Path, provenance: Provenance) -> Data:
+        """The real data or the subset, or a ValueError that says what is missing or altered."""
+
+    @abstractmethod
+    def simulate(self) -> Data:
+        """The twin: same shapes, groups and imbalance, synthetic inputs."""
+
+    def found(self, root: Path) -> Provenance:
+        """The best that can be loaded from here without a network."""
+        return "real" if all(locate(source, root) is not None for source in self.sources) else "simulated"
+
+    def digest(self, root: Path) -> str | None:
+        """What tells the data that `load` would read from others, to be part of a run's id.
+
+        None where a pinned checksum, a package or the twin's own seed already does. A class that pins nothing is told
+        by what it loads; to be told by its files, which is faster, it says `digest_of(paths)`
+        (datasets/core/sources.py).
+        """
+        provenance = self.provenance or self.found(root)
+        return None if self.sources or provenance == "simulated" else _content_digest(self, root)
+
+    def fetch(self, root: Path) -> list[Path]:
+        """Obtain and verify the real files."""
+        return obtain(self.sources, root)
+
+    def load(self, root: Path) -> Data:
+        """The data of the wanted provenance, or of the best at hand."""
+        provenance = self.provenance or self.found(root)
+        data = self.simulate() if provenance == "simulated" else self.read(root, provenance)
+        if data.provenance != provenance:
+            raise ValueError(
+                f"dataset.provenance={provenance} was asked for, but what {self.name} has is {data.provenance}: "
+                f"set dataset.provenance={data.provenance}, or null for the best at hand"
+            )
+        if provenance == "real" and self._cuts(data):
+            data = replace(data, provenance="subset")
+        return replace(data, splits=lambda seed: self._checked(data, seed))
+
+    def _cuts(self, data: Data) -> bool:
+        """Whether max_examples drops rows; how many a part has depends on no seed."""
+        return self.max_examples is not None and max(map(len, data.splits(0))) > self.max_examples
+
+    def _checked(self, data: Data, seed: int) -> Split:
+        """The split of a seed, cut to max_examples, with no training group empty."""
+        split, groups = data.splits(seed), data.groups.numpy()
+        sizes = group_sizes(groups[split.train], len(self.group_names))
+        for group in np.flatnonzero(sizes == 0):
+            raise ValueError(
+                f"group {self.group_names[group]!r} of dataset {self.name} has no training rows "
+                f"with seed {seed}: take another seed, or more data"
+            )
+        if self.max_examples is None:
+            return split
+        generator = addressed(seed, "max_examples")
+        return Split(*(cut(part, groups, len(sizes), self.max_examples, generator) for part in split))
+
+
+@lru_cache(maxsize=64)
+def _content_digest(dataset: Dataset, root: Path) -> str | None:
+    """Of labels, groups and inputs (some, where they are not in memory); None if nothing can be loaded, as yet."""
+    try:
+        data = dataset.load(root)
+        rows = torch.arange(len(data.labels))
+        inputs = data.inputs
+        some = rows if isinstance(inputs, InMemory) else rows[:: max(1, len(rows) // SAMPLED_ROWS)]
+        digest = sha256(repr(inputs.shape).encode())
+        for tensor in (data.labels, data.groups, *map(inputs.gather, some.split(rows_at_once(inputs)))):
+            digest.update(tensor.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+    except (ValueError, OSError):
+        return None
+
+
+def addressed(seed: int, purpose: str) -> np.random.Generator:
+    """A generator that depends on the seed and its purpose alone."""
+    return np.random.default_rng((seed, crc32(purpose.encode())))
+
+
+def group_sizes(groups: NDArray[np.integer], num_groups: int) -> Rows:
+    """Rows of each group."""
+    return np.bincount(groups, minlength=num_groups).astype(np.int64)
+
+
+def apportion(total: int, sizes: Sequence[int] | Rows) -> Rows:
+    """Whole numbers proportional to `sizes` that add up to `total`, by largest remainder, first on ties."""
+    exact = total * np.asarray(sizes, dtype=np.float64) / np.sum(sizes)
+    shares = np.floor(exact).astype(np.int64)
+    shares[np.argsort(shares - exact, kind="stable")[: total - shares.sum()]] += 1
+    return shares
+
+
+def draw(
+    rows: Rows, groups: NDArray[np.integer], shares: Sequence[int] | Rows, generator: np.random.Generator
+) -> tuple[Rows, Rows]:
+    """Take shares[g] of the given rows at random from each group g; return (taken, left), both sorted."""
+    own = groups[rows]
+    taken = np.zeros(len(rows), dtype=bool)
+    for group, share in enumerate(shares):
+        taken[generator.choice(np.flatnonzero(own == group), int(share), replace=False)] = True
+    return np.sort(rows[taken]), np.sort(rows[~taken])
+
+
+def cut(rows: Rows, groups: NDArray[np.integer], num_groups: int, limit: int, generator: np.random.Generator) -> Rows:
+    """At most `limit` rows, proportional to the groups but for min(its size, SMALLEST_CUT) of each."""
+    if len(rows) <= limit:
+        return rows
+    sizes = group_sizes(groups[rows], num_groups)
+    floors = np.minimum(sizes, SMALLEST_CUT)
+    if floors.sum() > limit:
+        raise ValueError(
+            f"dataset.max_examples={limit} is too few to keep {SMALLEST_CUT} rows of each group: "
+            f"give at least {floors.sum()}"
+        )
+    small = np.zeros(num_groups, dtype=bool)
+    while True:
+        shares = np.where(small, floors, 0)
+        shares[~small] = apportion(limit - int(shares.sum()), sizes[~small])
+        if (shares >= floors).all():
+            return draw(rows, groups, shares, generator)[0]
+        small |= shares < floors

@@ -1,0 +1,1 @@
+"""What architectures share: layers without parameters, pretrained weights, torchvision."""

@@ -1,0 +1,1 @@
+"""Engines: how per-sample gradients are limited, weighted and summed."""

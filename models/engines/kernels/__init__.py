@@ -1,0 +1,1 @@
+"""The kernels under the fused engine: matrix products and convolutions of small batches."""

@@ -1,0 +1,166 @@
+"""Gradients of a convolution for each sample of a chunk, by whichever of three ways is fastest for it.
+
+Our kernel (conv2d_kernel.c) for three columns and stride 1 in single precision on a CPU; else a matrix product where
+few values meet a filter, and one grouped convolution where many do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from rawls.models.engines.kernels import compiled
+
+_SOURCE = Path(__file__).with_name("conv2d_kernel.c")
+_FEW_INPUTS = 64  # values that meet a filter, up to which the matrix product is faster
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Of each sample of a chunk.
+
+    Args:
+        weight: [sample, weights in some order].
+        bias: [sample, out channel], if there is one.
+        squares: squared norms of both together, [sample].
+        in_order: puts a sum over the samples of `weight` in the order of the layer's weight, and its shape.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    squares: Tensor
+    in_order: Callable[[Tensor], Tensor]
+
+
+def gradients(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Gradients:
+    """From what went into the layer and the gradient of what came out."""
+    if _kernel_takes(layer, a) and (compiled_kernel := kernel()) is not None:
+        return _by_kernel(compiled_kernel, layer, a, g)
+    few = layer.in_channels * layer.kernel_size[0] * layer.kernel_size[1] <= _FEW_INPUTS
+    weight = _by_columns(layer, a, g) if few else _by_groups(layer, a, g)
+    squares = weight.square().sum(1)
+    bias = None
+    if layer.bias is not None:
+        bias = g.sum((2, 3))
+        squares.add_(bias.square().sum(1))
+    return Gradients(weight, bias, squares, lambda total: total.view(layer.weight.shape))
+
+
+def add(first: Gradients, second: Gradients) -> Gradients:
+    """Of the sum of two losses, from what one layer gave for each; the first one is overwritten."""
+    weight = first.weight.add_(second.weight)
+    squares = weight.square().sum(1)
+    bias = None
+    if first.bias is not None and second.bias is not None:
+        bias = first.bias.add_(second.bias)
+        squares.add_(bias.square().sum(1))
+    return Gradients(weight, bias, squares, first.in_order)
+
+
+def weight_gradient(layer: nn.Conv2d, a: Tensor, g: Tensor, *, samples: int = 1) -> Tensor:
+    """Weight gradient of a convolution, or of `samples` of them side by side in the channels."""
+    out_channels, *inner = layer.weight.shape
+    weight = layer.weight.new_empty(1).expand(samples * out_channels, *inner)  # only its shape matters
+    options: Any = (layer.stride, layer.padding, layer.dilation)
+    only_weight = [False, True, False]
+    return torch.ops.aten.convolution_backward(g, a, weight, None, *options, False, [0, 0], samples, only_weight)[1]
+
+
+def _by_columns(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
+    """[sample, out x in x k x k] as gradient times shifted views of the input (im2col without unfold's copy loop)."""
+    pad_h, pad_w = _padding(layer)
+    if pad_h or pad_w:
+        a = nn.functional.pad(a, (pad_w, pad_w, pad_h, pad_h))
+    a = a.contiguous()
+    (kernel_h, kernel_w), (step_h, step_w), (gap_h, gap_w) = layer.kernel_size, layer.stride, layer.dilation
+    samples, channels = a.shape[:2]
+    out_h, out_w = g.shape[2:]
+    by_sample, by_channel, by_row, by_column = a.stride()
+    columns = a.as_strided(
+        (samples, channels, kernel_h, kernel_w, out_h, out_w),
+        (by_sample, by_channel, by_row * gap_h, by_column * gap_w, by_row * step_h, by_column * step_w),
+    ).reshape(samples, channels * kernel_h * kernel_w, out_h * out_w)
+    return torch.bmm(columns, g.flatten(2).mT).mT.flatten(1)
+
+
+def _by_groups(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
+    """[sample, out x in x k x k] as the weight gradient of one convolution that has a group per sample."""
+    samples = len(a)
+    a, g = (values.contiguous().view(1, -1, *values.shape[2:]) for values in (a, g))
+    return weight_gradient(layer, a, g, samples=samples).view(samples, -1)
+
+
+def _padding(layer: nn.Conv2d) -> tuple[int, int]:
+    return cast(tuple[int, int], layer.padding)  # check_layers refuses paddings by name
+
+
+class _Shape(ctypes.Structure):
+    """The kernel's struct of the same name."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("samples", "in_channels", "out_channels", "kernel_rows")),
+        *((name, ctypes.c_int64) for name in ("rows", "columns", "out_rows", "out_columns")),
+        *((name, ctypes.c_int64) for name in ("padding_rows", "padding_columns")),
+        *((name, ctypes.c_int64 * 4) for name in ("a", "g")),
+    )
+
+
+@lru_cache
+def kernel() -> ctypes.CDLL | None:
+    """The compiled kernel, where there is a compiler, oneDNN is slower, and it computes what torch computes."""
+    library = compiled.library(_SOURCE)
+    if library is None:
+        return None
+    library.conv2d_scratch.restype = ctypes.c_int64
+    if not _agrees_with_torch(library):
+        compiled.distrust(_SOURCE)
+        return None
+    return library
+
+
+def _agrees_with_torch(library: ctypes.CDLL) -> bool:
+    """Whether it is right on a small example: a norm that some compiler got wrong would spend privacy unseen."""
+    plain: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever torch's defaults are meanwhile
+    layer = nn.utils.skip_init(nn.Conv2d, 3, 18, 3, padding=1, **plain)  # whole vectors of channels, and a rest
+    a, g = (torch.arange(2 * n * 4 * 19, **plain).mul_(0.37).sin_().view(2, n, 4, 19) for n in (3, 18))
+    expected = _by_groups(layer, a, g)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        found = _by_kernel(library, layer, a, g.contiguous(memory_format=layout))
+        ours = torch.stack([found.in_order(one).flatten() for one in found.weight])
+        squares = expected.square().sum(1) + g.sum((2, 3)).square().sum(1)
+        if not (torch.allclose(ours, expected, atol=1e-3) and torch.allclose(found.squares, squares, rtol=1e-4)):
+            return False
+    return True
+
+
+def _kernel_takes(layer: nn.Conv2d, a: Tensor) -> bool:
+    plain = layer.kernel_size[1] == 3 and layer.stride == (1, 1) and layer.dilation == (1, 1) and _padding(layer)[1] < 3
+    return plain and a.is_cpu and a.dtype is torch.float32
+
+
+def _by_kernel(kernel: ctypes.CDLL, layer: nn.Conv2d, a: Tensor, g: Tensor) -> Gradients:
+    samples, channels, rows, columns = a.shape
+    kernel_rows, kernel_columns = layer.kernel_size
+    out_channels, out_rows, out_columns = g.shape[1:]
+    shape = _Shape(
+        *(samples, channels, out_channels, kernel_rows),
+        *(rows, columns, out_rows, out_columns),
+        *_padding(layer),
+        a.stride(),
+        g.stride(),
+    )
+    as_stored = (channels, kernel_rows, kernel_columns, out_channels)
+    weight = a.new_empty(samples, layer.weight.numel())
+    bias = None if layer.bias is None else a.new_empty(samples, out_channels)
+    squares = a.new_empty(samples)
+    scratch = a.new_empty(kernel.conv2d_scratch(ctypes.byref(shape)))
+    places = [None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (a, g, scratch, weight, bias, squares)]
+    kernel.conv2d_gradients(ctypes.byref(shape), *places)
+    return Gradients(weight, bias, squares, lambda total: total.view(as_stored).permute(3, 0, 1, 2))

@@ -1,0 +1,200 @@
+"""Norms and weighted sums of per-sample gradients, layer by layer, from what went in and the gradient of what came out.
+
+Rules exist for Linear, Conv2d (groups=1), Embedding, GroupNorm and LayerNorm; layers without parameters need none.
+Norms follow Goodfellow (2015) and Li et al. (2022). The small per-sample gradients of a convolution or a normalisation
+serve both purposes.
+A gradient that is a sum over two points (parameters) is one over more positions where a layer's rule sums over
+positions, and elsewhere a sum of per-sample gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rawls.models.engines.kernels import conv2d
+from rawls.models.engines.kernels.matmul import add_product
+
+AddWeighted = Callable[[Tensor, list[Tensor]], None]
+"""(weights [sample], views of the layer's parameters in the total) -> adds the layer's weighted sum there."""
+Passed = tuple[Tensor, Tensor]
+"""(activation in, gradient out) of a layer at one point."""
+Rule = Callable[[Any, Sequence[Passed]], tuple[Tensor, AddWeighted]]
+"""(layer, what passed it at each point) -> (squared gradient norm per sample, how to add the weighted sum)."""
+
+KEEP_BYTES = 64 << 20  # per-sample convolution gradients of one chunk above this are not kept for the second use
+# Products of squared norms are taken of factors no smaller than this: a smaller one may have lost all of its digits to
+# underflow, and a norm that is too low lets a sample contribute more than its bound.
+LEAST_SQUARE = 1e-30
+
+
+def _linear(layer: nn.Linear, passed: Sequence[Passed]) -> tuple[Tensor, AddWeighted]:
+    """Squared norm ||g||^2 (||a||^2 + 1) for vectors; Gram matrices or plain gradients for sequences."""
+    (a, g), *others = passed
+    if a.dim() > 2:
+        return _linear_on_sequences(layer, *_as_positions(passed))
+    bias = layer.bias is not None
+    if others:
+        squares = squares_of_sum((a, g), *others, bias=bias)
+    else:
+        squares = g.square().sum(1).clamp_min_(LEAST_SQUARE)
+        of_inputs = a.square().sum(1)
+        squares = squares.addcmul_(squares, of_inputs) if bias else squares.mul_(of_inputs.clamp_min_(LEAST_SQUARE))
+
+    def add(weights: Tensor, out: list[Tensor]) -> None:
+        for a, g in passed:
+            weighted = g * weights.unsqueeze(1)
+            add_product(out[0], weighted, a)
+            if bias:
+                out[1].add_(weighted.sum(0))
+
+    return squares, add
+
+
+def squares_of_sum(first: Passed, second: Passed, *, bias: bool) -> Tensor:
+    """Squared norms of g a^T + h b^T for vectors along the last dimension, and of the bias' g + h.
+
+    The two may almost cancel, so b is split into part x a and a rest: (g + part x h) a^T + h rest^T. That holds for any
+    part; with the projection's the two terms are all but orthogonal, and single precision is enough.
+    """
+    (a, g), (b, h) = first, second
+    of_a = a.square().sum(-1)
+    part = ((a * b).sum(-1) / of_a.clamp_min(LEAST_SQUARE)).unsqueeze(-1)
+    rest, along = torch.addcmul(b, part, a, value=-1), torch.addcmul(g, part, h)
+    squares = along.square().sum(-1).clamp_min_(LEAST_SQUARE).mul_(of_a.clamp_min_(LEAST_SQUARE))
+    of_h, of_rest = (values.square().sum(-1).clamp_min_(LEAST_SQUARE) for values in (h, rest))
+    squares.addcmul_(of_h, of_rest).addcmul_((along * h).sum(-1), (a * rest).sum(-1), value=2).clamp_min_(0)
+    return squares.add_((g + h).square().sum(-1)) if bias else squares
+
+
+def _as_positions(passed: Sequence[Passed]) -> Passed:
+    """[sample, position, feature] with the positions of all points behind one another."""
+    (a, g), *others = [[v.reshape(len(v), -1, v.shape[-1]) for v in values] for values in passed]
+    if others:
+        a, g = (torch.cat(values, 1) for values in zip((a, g), *others, strict=True))
+    return a, g
+
+
+def _linear_on_sequences(layer: nn.Linear, a: Tensor, g: Tensor) -> tuple[Tensor, AddWeighted]:
+    """The gradient is a sum over positions: its norm by Gram matrices, or by the gradient where that is less work."""
+    bias = layer.bias is not None
+    if 2 * a.shape[1] ** 2 <= layer.weight.numel():
+        squares = _sum_of_products(_gram(a), _gram(g)).to(g.dtype)
+    else:
+        squares = (g.mT @ a).square().sum((1, 2))
+    if bias:
+        squares.add_(g.sum(1).square().sum(1))
+
+    def add(weights: Tensor, out: list[Tensor]) -> None:
+        weighted = (g * weights.view(-1, 1, 1)).flatten(0, 1)
+        add_product(out[0], weighted, a.flatten(0, 1))
+        if bias:
+            out[1].add_(weighted.sum(0))
+
+    return squares, add
+
+
+def _gram(values: Tensor) -> Tensor:
+    """Inner products of the positions of each sample; double, because what they add up to may almost cancel."""
+    values = values.double()
+    return values @ values.mT
+
+
+def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
+    """Per sample, the sum of left x right over pairs of positions: a square, whatever its last digit says."""
+    return (left * right).sum((1, 2)).clamp_min_(0)
+
+
+def _conv2d(layer: nn.Conv2d, passed: Sequence[Passed]) -> tuple[Tensor, AddWeighted]:
+    """Per-sample gradients of a chunk, for their norms and for the sum."""
+    gradients, *others = [conv2d.gradients(layer, a, g) for a, g in passed]
+    for other in others:
+        gradients = conv2d.add(gradients, other)
+    of_bias = gradients.bias
+    add_weight = _keep(gradients) if gradients.weight.nbytes <= KEEP_BYTES else _make_again(layer, passed)
+
+    def add(weights: Tensor, out: list[Tensor]) -> None:
+        add_weight(weights, out[0])
+        if of_bias is not None:
+            out[1].view(1, -1).addmm_(weights.view(1, -1), of_bias)
+
+    return gradients.squares, add
+
+
+def _keep(gradients: conv2d.Gradients) -> Callable[[Tensor, Tensor], object]:
+    return lambda weights, out: out.add_(gradients.in_order(weights @ gradients.weight))
+
+
+def _make_again(layer: nn.Conv2d, passed: Sequence[Passed]) -> Callable[[Tensor, Tensor], None]:
+    """What is too large to keep is computed again, as one weight gradient of the whole chunk."""
+
+    def add(weights: Tensor, out: Tensor) -> None:
+        for a, g in passed:
+            out.add_(conv2d.weight_gradient(layer, a, g * weights.view(-1, 1, 1, 1)))
+
+    return add
+
+
+def _embedding(layer: nn.Embedding, passed: Sequence[Passed]) -> tuple[Tensor, AddWeighted]:
+    """Gradients of equal tokens add up: squared norm = sum over token pairs that are equal of g.g'."""
+    tokens, g = _as_positions([(a.unsqueeze(-1), g) for a, g in passed])
+    tokens = tokens.squeeze(-1)
+    keep = torch.ones_like(tokens, dtype=g.dtype)
+    if layer.padding_idx is not None:
+        keep = (tokens != layer.padding_idx).to(g.dtype)
+    g = g * keep.unsqueeze(-1)
+    same = tokens.unsqueeze(1) == tokens.unsqueeze(2)
+    squares = _sum_of_products(_gram(g), same).to(g.dtype)
+
+    def add(weights: Tensor, out: list[Tensor]) -> None:
+        out[0].index_add_(0, tokens.flatten(), (g * weights.view(-1, 1, 1)).flatten(0, 1))
+
+    return squares, add
+
+
+def _affine(samples: Callable[[Any, Tensor, Tensor], tuple[Tensor, Tensor]]) -> Rule:
+    """Scale and shift of a normalisation: their per-sample gradients are small and are used as they are."""
+
+    def rule(layer: Any, passed: Sequence[Passed]) -> tuple[Tensor, AddWeighted]:
+        (gradients, shifts), *others = [samples(layer, a, g) for a, g in passed]
+        for more_gradients, more_shifts in others:
+            gradients, shifts = gradients + more_gradients, shifts + more_shifts
+        squares = gradients.square().sum(1) + shifts.square().sum(1)
+        shape = layer.weight.shape
+
+        def add(weights: Tensor, out: list[Tensor]) -> None:
+            out[0].add_((weights @ gradients).view(shape))
+            if len(out) > 1:
+                out[1].add_((weights @ shifts).view(shape))
+
+        return squares, add
+
+    return rule
+
+
+def _of_group_norm(layer: nn.GroupNorm, a: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    normalised = nn.functional.group_norm(a, layer.num_groups, eps=layer.eps)
+    places = tuple(range(2, a.dim()))
+    return (normalised * g, g) if not places else ((normalised * g).sum(places), g.sum(places))
+
+
+def _of_layer_norm(layer: nn.LayerNorm, a: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    normalised = nn.functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
+    features = layer.weight.numel()
+    scales = (normalised * g).reshape(g.shape[0], -1, features).sum(1)
+    shifts = g.reshape(g.shape[0], -1, features).sum(1)
+    if layer.bias is None:
+        shifts = torch.zeros_like(shifts)
+    return scales, shifts
+
+
+RULES: dict[type[nn.Module], Rule] = {
+    nn.Linear: _linear,
+    nn.Conv2d: _conv2d,
+    nn.Embedding: _embedding,
+    nn.GroupNorm: _affine(_of_group_norm),
+    nn.LayerNorm: _affine(_of_layer_norm),
+}

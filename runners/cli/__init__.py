@@ -1,0 +1,1 @@
+"""The command line: one file of commands, and what several of them read."""

@@ -1,0 +1,339 @@
+"""The console command `rawls`. Nothing heavy is imported before a subcommand is called."""
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rawls.runners.config.errors import ConfigError, guarded, nearest
+from rawls.runners.store.stored import MANIFEST, variants
+
+if TYPE_CHECKING:
+    from rawls.runners.sweeps.experiments import SweepPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A subcommand: how it is called, what it does in a line, and more for its own --help."""
+
+    call: Callable[[list[str]], int]
+    usage: str
+    summary: str
+    more: str = ""
+
+
+def train(arguments: list[str]) -> int:
+    from rawls.runners.train import main as train_main
+
+    return train_main(arguments)
+
+
+def reproduce(arguments: list[str]) -> int:
+    from rawls.runners.config.compose import launcher_settings
+    from rawls.runners.schedule.launcher import backend_of, train
+    from rawls.runners.store.results_store import Store
+    from rawls.runners.sweeps.experiments import write_manifest
+
+    target, overrides = _target(arguments)
+    backend = backend_of(launcher_settings(overrides))
+    plan = _planned(target, overrides)
+    Store(plan.root).check()
+    manifest = write_manifest(plan, plan.root)
+    outcome = train([run.config for run in plan.runs], backend, command=plan.command)
+    if not outcome.interrupted:
+        _draw(plan, manifest)
+    return outcome.exit_code
+
+
+def render(arguments: list[str]) -> int:
+    from rawls.runners.sweeps.experiments import write_manifest
+
+    if arguments and arguments[0].endswith(MANIFEST):
+        _draw(None, Path(arguments[0]))
+        return 0
+    plan = _planned(*_target(arguments))
+    _draw(plan, write_manifest(plan, plan.root))
+    return 0
+
+
+def targets(arguments: list[str]) -> int:
+    from rawls.analysis.draw.target_states import status as status_of
+    from rawls.runners.config.compose import choices, look_also_in
+    from rawls.runners.sweeps.experiments import manifest_of
+
+    overrides = look_also_in(arguments)
+    plans = [_planned(target, overrides) for target in choices("experiment")]
+    asked: list[dict[str, object] | Path] = []
+    drawn = variants(plans[0].root)
+    for plan in plans:
+        others = [path for path in drawn.get(str(plan.target), []) if path.parent.name != plan.variant]
+        asked += [manifest_of(plan), *others]
+    table = status_of(plans[0].root, asked).drop(columns="title")
+    rows = [list(table.columns), *table.astype(str).to_numpy().tolist()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    return 0
+
+
+def report(arguments: list[str]) -> int:
+    from rawls.analysis.pages.report import write
+    from rawls.runners.config.compose import choices, look_also_in
+    from rawls.runners.sweeps.experiments import manifest_of
+
+    given = look_also_in(arguments)
+    names = [text for text in given if "=" not in text]
+    overrides = [text for text in given if "=" in text]
+    if wrong := [text for text in overrides if not text.startswith(("results.root=", "hydra."))]:
+        raise ConfigError(f"rawls report does not know '{wrong[0]}': name targets, and set results.root=FOLDER")
+    root = Path(next((text.partition("=")[2] for text in overrides if text.startswith("results.")), "results"))
+    if not root.is_dir():
+        raise ConfigError(f"results.root={root} is no folder: `rawls reproduce TARGET` makes one, or name another")
+    found = variants(root)
+    every = list(dict.fromkeys([*choices("experiment"), *found]))
+    if unknown := [name for name in names if name not in every]:
+        raise ConfigError(f"unknown target '{unknown[0]}': {nearest(unknown[0], every)}")
+    asked: list[dict[str, object] | Path] = []
+    for name in [name for name in every if name in names or not names]:
+        # What ran says more than the plan of a command that nobody gave; without it, the plan says what is missing.
+        asked += found.get(name) or [manifest_of(_planned(name, overrides))]
+    print(f"Written: {write(root, asked)}")
+    return 0
+
+
+def wandb(arguments: list[str]) -> int:
+    from rawls.runners.tracking import wandb_sync, wandb_workspace
+
+    match arguments:
+        case ["sync", *rest]:
+            return wandb_sync.main(rest)
+        case ["workspace", *rest]:
+            return wandb_workspace.main(rest)
+    raise ConfigError(f"rawls wandb can do two things: rawls {wandb_sync.USAGE}, rawls {wandb_workspace.USAGE}")
+
+
+def compare(arguments: list[str]) -> int:
+    from rawls.analysis.compare.print_comparison import compare_text
+
+    # A variant's name may hold '=', but only after its target's '/'.
+    names = [text for text in arguments[:2] if "=" not in text.partition("/")[0]]
+    if len(names) < 2:
+        raise ConfigError("name two sweeps, methods or runs first: rawls compare A B [KEY=VALUE ...]")
+    root, overrides = "results", []
+    for text in arguments[2:]:
+        key, _, value = text.partition("=")
+        if key == "results.root" and value:
+            root = value
+        else:
+            overrides.append(text)
+    print(compare_text(root, names[0], names[1], overrides))
+    return 0
+
+
+def status(arguments: list[str]) -> int:
+    from rawls.runners.schedule.status import main as status_main
+
+    return status_main(arguments)
+
+
+def dashboard(arguments: list[str]) -> int:
+    from rawls import conf
+    from rawls.analysis.pages.dashboard.serve import main as dashboard_main
+
+    return dashboard_main(arguments, sorted(Path(conf.__file__).with_name("experiment").rglob("*.yaml")))
+
+
+def data(arguments: list[str]) -> int:
+    from rawls.runners.config.compose import compose, look_also_in
+    from rawls.runners.config.specifications import build
+
+    given = look_also_in(arguments)
+    if not given or "=" in given[0]:
+        raise _no_name("dataset", "dataset")
+    name, *overrides = given
+    config = compose([f"dataset={name}", *overrides])
+    paths = build(config.dataset, "dataset").fetch(Path(config.data.root))
+    print("\n".join(f"{path}: verified" for path in paths) or f"{name} needs no file")
+    return 0
+
+
+def budget(arguments: list[str]) -> int:
+    given = any(text.partition("=")[0] == "--noise-multiplier" for text in arguments)
+    calculator = importlib.import_module(
+        "rawls.accounting.calibration.epsilon_command" if given else "rawls.accounting.calibration.noise_command"
+    )
+    return int(calculator.main(arguments) or 0)
+
+
+def bench(arguments: list[str]) -> int:
+    return int(importlib.import_module("rawls.runners.bench.command").main(arguments) or 0)
+
+
+_OVERRIDES = """
+OVERRIDES are those of `rawls train`: dataset=digits, scale=smoke|laptop|paper, privacy=eps8, seed=0,1,
+results.root=FOLDER, device=cpu, … They win over what the target says; where its blocks differ in a key
+(algorithm=asc,dpsgd), they select blocks."""
+
+COMMANDS = {
+    "train": Command(
+        call=train,
+        usage="train [-m] [KEY=VALUE ...]",
+        summary="train one run, or with -m a sweep (a Hydra app: `rawls train --help`)",
+    ),
+    "reproduce": Command(
+        call=reproduce,
+        usage="reproduce TARGET [OVERRIDES ...]",
+        summary="run what is missing of a table or figure, draw it, compare with the paper",
+        more=_OVERRIDES,
+    ),
+    "render": Command(
+        call=render,
+        usage="render TARGET [OVERRIDES ...]",
+        summary="draw a table or figure from the runs there are, training nothing",
+        more=f"{_OVERRIDES}\nTARGET may also be the {MANIFEST} that an earlier drawing left in its folder.",
+    ),
+    "targets": Command(
+        call=targets,
+        usage="targets [OVERRIDES ...]",
+        summary="every table and figure: runs done and needed, data, verdict",
+        more=_OVERRIDES,
+    ),
+    "report": Command(
+        call=report,
+        usage="report [results.root=FOLDER] [TARGETS ...]",
+        summary="one HTML file: tables and figures beside the papers', privacy, failures",
+        more="\nIt lies in the results folder under report/. TARGETS choose some of what there is.",
+    ),
+    "wandb": Command(
+        call=wandb,
+        usage="wandb sync|workspace [results.root=FOLDER]",
+        summary="send to W&B what was mirrored offline; make a view that compares methods",
+        more="""
+sync leaves runs in training for later; what was sent before is not sent again.
+workspace [PAPER/TARGET] saves a view in the project that the runs were mirrored to, with panels for WGA, AVG, the
+groups, ε and the groups' weights by method: of one target, or of all runs. Calling it again replaces the view.""",
+    ),
+    "compare": Command(
+        call=compare,
+        usage="compare A B [KEY=VALUE ...]",
+        summary="two sweeps, methods or runs, paired by seed: what differs, and by how much",
+        more="""
+A and B are targets (asc/table1, or asc/table1/VARIANT), methods (a label of a target: ASC; an algorithm: asc), or
+runs (an id, or its beginning). KEY=VALUE chooses among their runs: target=asc/table1 (this target's alone),
+dataset=digits, seed=0,1, scale=paper, or any key of their configurations. What a method has one value of under
+algorithm or optimizer, it keeps. Runs pair by seed, at equal values of what varies on both sides.""",
+    ),
+    "status": Command(
+        call=status,
+        usage="status [results.root=FOLDER]",
+        summary="what trains there now, from any terminal: fleets, rates, time left",
+        more="\nOn a terminal it goes on until nothing trains.",
+    ),
+    "dashboard": Command(
+        call=dashboard,
+        usage="dashboard [results.root=FOLDER]",
+        summary="a local web page: papers, targets, comparisons, curves, privacy, runs",
+        more="\nServed to this machine alone, on port 8501 or a free one (port=NUMBER); headless=true: no browser.",
+    ),
+    "data": Command(
+        call=data,
+        usage="data NAME [data.root=FOLDER]",
+        summary="obtain and verify the files of a dataset",
+    ),
+    "budget": Command(
+        call=budget,
+        usage="budget OPTIONS",
+        summary="the noise for an epsilon; with --noise-multiplier, the epsilon of a noise",
+    ),
+    "bench": Command(
+        call=bench,
+        usage="bench [step|sweep|plan|store|pages]",
+        summary="speed and memory against Opacus and plain SGD; of planning, stores, pages",
+    ),
+}
+# These have a --help of their own.
+_FORWARDED = ("train", "budget", "bench")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand; the exit code is 2 for what a user got wrong, 1 for runs that failed."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    return guarded(lambda: _run([text for text in given if text != "--debug"]), debug=debug)
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(help_text())
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise ConfigError(f"unknown command '{name}': {nearest(name, COMMANDS)}")
+    command = COMMANDS[name]
+    if name not in _FORWARDED and {"-h", "--help"} & set(rest):
+        print(f"usage: rawls {command.usage}\n\n{command.summary}\n{command.more}".rstrip())
+        return 0
+    return command.call(rest)
+
+
+def help_text() -> str:
+    """What `rawls --help` prints."""
+    width = max(len(command.usage) for command in COMMANDS.values())
+    lines = [f"  {command.usage:{width}}  {command.summary}" for command in COMMANDS.values()]
+    return "\n".join(
+        [
+            "usage: rawls COMMAND ...",
+            "",
+            "Differentially private, group-fair training: methods, budgets, comparisons with the papers.",
+            "",
+            *lines,
+            "",
+            "`rawls COMMAND --help` says more; --debug shows where an error comes from.",
+            "Results go to ./results, or where results.root=FOLDER says.",
+        ]
+    )
+
+
+def _no_name(what: str, group: str) -> ConfigError:
+    from rawls.runners.config.compose import choices
+
+    return ConfigError(f"name a {what} first: one of {', '.join(choices(group))}")
+
+
+def _target(arguments: list[str]) -> tuple[str, list[str]]:
+    """The target and the overrides of a command line."""
+    from rawls.runners.config.compose import choices, look_also_in
+
+    given = look_also_in(arguments)
+    if not given or "=" in given[0]:
+        raise _no_name("target", "experiment")
+    target, *overrides = given
+    if target not in choices("experiment"):
+        raise ConfigError(f"unknown target '{target}': {nearest(target, choices('experiment'))}")
+    return target, overrides
+
+
+def _planned(target: str, overrides: Sequence[str]) -> "SweepPlan":
+    from rawls.runners.sweeps.experiments import plan
+
+    ours = [text for text in overrides if not text.startswith("hydra")]
+    return plan([f"experiment={target}", *ours], [text for text in overrides if text.startswith("hydra.searchpath")])
+
+
+def _draw(plan: "SweepPlan | None", manifest: Path) -> None:
+    """Draw a target, say where it lies, and mirror it as its plan says; a manifest alone says nothing of tracking."""
+    from rawls.analysis.draw.render import render as render_manifest
+
+    rendered = render_manifest(manifest)
+    print(rendered.text)
+    print("\n".join(["Written:", *(f"  {path}" for path in rendered.files)]))
+    if plan is not None:
+        from rawls.runners.tracking.drawn_targets import mirror
+
+        mirror(plan.runs[0].config, manifest, rendered.files, rendered.verdict)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The schedule: which runs train together, where, and what is tried again."""

@@ -1,0 +1,1 @@
+"""Backends: this machine, Ray, Slurm, torchrun."""

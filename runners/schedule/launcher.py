@@ -1,0 +1,251 @@
+"""Checks every run of a sweep, has those trained that are missing, and tells what came of them.
+
+Everything a user can get wrong is found for every run before the first one starts. Where they are trained is the
+backend's business (runners/schedule/crew.py).
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rawls.runners.config.compose import run_id
+from rawls.runners.config.errors import ConfigError
+from rawls.runners.config.specifications import build, name_of
+from rawls.runners.process import lifecycle
+from rawls.runners.process.worker import TRAIN_FLEET, PlannedRun
+from rawls.runners.schedule.backends.local import INTERRUPTED, INTERRUPTED_EXIT_CODE, ThisMachine
+from rawls.runners.schedule.crew import Backend
+from rawls.runners.schedule.progress import Reporter, reporter
+from rawls.runners.schedule.status import announce
+from rawls.runners.store.identity import TARGET, hashed_part
+from rawls.runners.store.results_store import Store
+from rawls.runners.sweeps.labels import label_of, labels_of
+
+# Runs that agree in these are trained by the same steps, so they can share a fleet.
+_FLEET = ("dataset", "model", "schedule", "probe", "engine", "physical_batch", "device", "data")
+# What the launchers of conf/hydra/launcher stand for, which for Hydra are plugins (runners/sweeps/hydra_plugin.py).
+_BACKENDS = {
+    "hydra_plugins.rawls.LocalLauncher": "rawls.runners.schedule.backends.local.ThisMachine",
+    "hydra_plugins.rawls.RayLauncher": "rawls.runners.schedule.backends.ray.RayCluster",
+    "hydra_plugins.rawls.SlurmLauncher": "rawls.runners.schedule.backends.slurm.SlurmCluster",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A run that failed; `error` is the last line of its trace."""
+
+    run_id: str
+    label: str
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a sweep, as run ids; open are the interrupted ones and those of another process."""
+
+    done: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """What the command should exit with."""
+        return INTERRUPTED_EXIT_CODE if self.interrupted else int(bool(self.failed or self.open))
+
+
+def backend_of(settings: Mapping[str, Any]) -> Backend:
+    """The backend that the node `hydra.launcher` of a configuration describes."""
+    plugin = settings.get(TARGET)
+    if plugin not in _BACKENDS:
+        raise ConfigError(
+            f"hydra.launcher.{TARGET}={plugin} starts a job for each run, which only `rawls train -m` can do: choose "
+            "hydra/launcher=local, ray or slurm; or train with experiment=TARGET so, and draw by `rawls render TARGET`"
+        )
+    backend: Backend = build({**settings, TARGET: _BACKENDS[plugin]}, "hydra.launcher")
+    return backend
+
+
+def train(
+    configs: Sequence[dict[str, Any]], backend: Backend | None = None, *, command: str, task: str = TRAIN_FLEET
+) -> Outcome:
+    """Check every run, then train those that are missing.
+
+    Args:
+        configs: at least one; all write to the same folder.
+        backend: where to train them; None is this machine.
+        command: what `rawls status` calls the sweep.
+        task: see `launch`.
+
+    Raises:
+        ValueError: a run that cannot be trained; nothing was started.
+    """
+    if not configs:
+        raise ConfigError("there are no runs: every axis needs a value")
+    lifecycle.prepare_process()
+    backend = backend or ThisMachine()
+    store, shown = Store(Path(configs[0]["results"]["root"])), reporter()
+    runs = [planned(config, label) for config, label in zip(configs, labels_of(configs), strict=True)]
+    if any(_is_to_be_trained(run, store) for run in runs):
+        backend.check()
+    for text in preflight(runs, store, here=backend.here):
+        shown.note(text)
+    if text := what_is_done(runs, store):
+        shown.note(text)
+    with announce(store, command=command, run_ids=[run.run_id for run in runs]):
+        return launch(runs, store=store, backend=backend, report=shown, task=task)
+
+
+def planned(config: dict[str, Any], label: str | None = None) -> PlannedRun:
+    """The run as the launcher takes it; `label` is what it is called among the others of its sweep."""
+    fleet = json.dumps({key: config[key] for key in _FLEET}, sort_keys=True)
+    return PlannedRun(run_id=run_id(config), config=config, label=label or label_of(config), fleet_key=fleet)
+
+
+def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) -> list[str]:
+    """Load the data, build method and model and calibrate the noise of every run that is not done.
+
+    Args:
+        runs: what is to be trained.
+        store: where results go.
+        here: whether this machine trains them; else its devices say nothing.
+
+    Returns:
+        What must be known before hours are spent: which data are not the real ones.
+    """
+    from rawls.runners.training import setup
+
+    store.check()
+    simulated: dict[str, None] = {}
+    for run in runs:
+        if not _is_to_be_trained(run, store):
+            continue
+        try:
+            if here:
+                setup.device_of(run.config)
+            data = setup.prepare_run(run.config).data
+            if data is not None and data.provenance == "simulated":
+                simulated[name_of(run.config["dataset"])] = None
+            if data is not None:
+                setup.check_model(run.config)
+        except ValueError as error:
+            raise ConfigError(f"{run.label}: {error}") from error
+    root = runs[0].config["data"]["root"]
+    return [
+        f"{name}: no real files under data.root={root}, so a SIMULATED twin is trained; see `rawls data {name}`"
+        for name in simulated
+    ]
+
+
+def _is_to_be_trained(run: PlannedRun, store: Store) -> bool:
+    return bool(run.config.get("retrain")) or store.state(run.run_id) != "done"
+
+
+def what_is_done(runs: Sequence[PlannedRun], store: Store) -> str:
+    """When the runs that are done were trained; or, for those to be trained again, where they lie from now on.
+
+    To be called once everything is known to be trainable: a run that is put aside leaves its place to a new one.
+    """
+    done = {run.run_id: run for run in runs if store.state(run.run_id) == "done"}
+    if not done:
+        return ""
+    moments = sorted(map(store.trained_at, done))
+    when = moments[0] if len(done) == 1 else f"between {moments[0]} and {moments[-1]}"
+    if runs[0].config.get("retrain"):
+        aside = [path for run_id in done if (path := store.put_aside(run_id))]
+        return (
+            f"trained again: {len(aside)} run{'s' * (len(aside) != 1)} of {when} (UTC), "
+            f"put aside in {store.root / 'replaced'}; if this is interrupted, go on without retrain=true"
+        )
+    others = len({run.run_id for run in runs}) - len(done)
+    if others:
+        return f"{len(done)} of {len(done) + others} runs were trained {when} (UTC); retrain=true trains them again"
+    name = next(iter(done.values())).label if len(done) == 1 else f"all {len(done)} runs"
+    return f"{name}: trained {when} (UTC), nothing to do; retrain=true trains again"
+
+
+def launch(
+    runs: Sequence[PlannedRun],
+    *,
+    store: Store,
+    backend: Backend | None = None,
+    report: Reporter | None = None,
+    task: str = TRAIN_FLEET,
+) -> Outcome:
+    """Train the runs that are not done.
+
+    Args:
+        runs: the sweep; a run listed twice is trained once.
+        store: where results go.
+        backend: where to train; by default processes of this machine.
+        report: what shows the progress; by default nothing.
+        task: `module:function` that trains a fleet.
+
+    Raises:
+        ValueError: two configurations share a run id.
+        ResultsError: results cannot be written.
+    """
+    wanted = _by_id(runs)
+    missing = [run for run in wanted.values() if store.state(run.run_id) != "done"]
+    shown = Reporter() if report is None else report
+    if not missing:
+        return _closed(Outcome(skipped=list(wanted)), total=len(wanted), shown=shown)
+    for run in missing:
+        store.check_config(run.run_id, run.config)
+    store.check()
+    shown.start(total=len(wanted), skipped=len(wanted) - len(missing))
+    try:
+        interrupted = (backend or ThisMachine()).train(missing, store=store, shown=shown, task=task)
+    finally:
+        shown.stop()
+    states = {run.run_id: store.state(run.run_id) for run in missing}
+    outcome = Outcome(
+        done=[run_id for run_id, state in states.items() if state == "done"],
+        skipped=[run_id for run_id in wanted if run_id not in states],
+        failed=[
+            Failure(run_id=run_id, label=wanted[run_id].label, error=store.error(run_id))
+            for run_id, state in states.items()
+            if state == "failed"
+        ],
+        open=[run_id for run_id, state in states.items() if state not in ("done", "failed")],
+        interrupted=interrupted,
+    )
+    return _closed(outcome, total=len(wanted), shown=shown)
+
+
+def _closed(outcome: Outcome, *, total: int, shown: Reporter) -> Outcome:
+    for line in closing_lines(outcome, total=total):
+        shown.note(line)
+    return outcome
+
+
+def closing_lines(outcome: Outcome, *, total: int) -> list[str]:
+    """What the user is told at the end: failures as a table, and what is left to do; or that all is done."""
+    if not outcome.exit_code and total > 1:
+        before = f", {len(outcome.skipped)} of them before" if outcome.skipped else ""
+        return [f"all {total} runs are done{before}"]
+    lines = []
+    if outcome.failed:
+        lines.append(f"{len(outcome.failed)} of {total} runs failed; the same command tries them again:")
+        width = max(len(failure.label) for failure in outcome.failed)
+        lines += [f"  {one.run_id}  {one.label:{width}}  {one.error}" for one in outcome.failed]
+    if outcome.interrupted:
+        lines.append(INTERRUPTED)
+    elif outcome.open:
+        lines.append(f"{len(outcome.open)} of {total} runs are trained by another process: try again when it ends")
+    return lines
+
+
+def _by_id(runs: Iterable[PlannedRun]) -> dict[str, PlannedRun]:
+    wanted: dict[str, PlannedRun] = {}
+    for run in runs:
+        same = wanted.setdefault(run.run_id, run)
+        if hashed_part(same.config) != hashed_part(run.config):
+            raise ValueError(
+                f"{same.label} and {run.label} differ, yet both have the id {run.run_id}: change one of them"
+            )
+    return wanted

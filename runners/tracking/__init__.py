@@ -1,0 +1,1 @@
+"""Tracking: runs and drawn targets mirrored to Weights & Biases."""

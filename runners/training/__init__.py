@@ -1,0 +1,1 @@
+"""Training: from a composed configuration to the results of a fleet."""

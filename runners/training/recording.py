@@ -1,0 +1,186 @@
+"""What is written of a run in training: rows of its history at each evaluation, and at its end its results.
+
+Measured outside the accounting, on private rows too; nothing of it feeds back into training, and the ledger says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from rawls.algorithms.core.rows import Gather, Member
+from rawls.algorithms.core.sampling_variance import NOTE as PROBE_NOTE
+from rawls.algorithms.core.solver_step import SolverMember
+from rawls.algorithms.core.step import PrivateMember
+from rawls.datasets.core.base import SMALLEST_CUT, Data, Rows, Split, addressed, cut, rows_at_once
+from rawls.models.engines.base import Engine
+from rawls.runners.config.specifications import name_of
+from rawls.runners.store import environment
+from rawls.runners.training.metrics import group_metrics
+
+if TYPE_CHECKING:
+    from rawls.runners.training.fleet import RunInTraining
+
+NOTE = "metrics of the training, validation and test parts were measured outside the accounting (not private)"
+WEIGHTS, SCORES = "weights.safetensors", "scores.npz"
+# Rows of a part that are evaluated, if it has more: a fixed sample of each split. The others are evaluated whole.
+MOST_ROWS = {"train": 2_000, "test": 10_000}
+
+
+def evaluated_rows(data: Data, split: Split, num_groups: int, seed: int) -> dict[str, Rows]:
+    """The rows of each part that are evaluated while a run trains; of all groups, and a function of the seed alone."""
+    found = {}
+    for part in ("valid", "train", "test"):
+        rows = getattr(split, part)
+        most = max(MOST_ROWS.get(part, len(rows)), SMALLEST_CUT * num_groups)
+        found[part] = cut(rows, data.groups.numpy(), num_groups, most, addressed(seed, f"evaluated {part} rows"))
+    return found
+
+
+def rows_at_an_evaluation(split: Split) -> int:
+    """How many rows one evaluation takes."""
+    parts = zip(split._fields, map(len, split), strict=True)
+    return sum(min(rows, MOST_ROWS.get(part, rows)) for part, rows in parts)
+
+
+class Scores(NamedTuple):
+    """Of each example: its loss, and whether the prediction is right."""
+
+    losses: np.ndarray
+    correct: np.ndarray
+
+
+@dataclass(kw_only=True)
+class Recorder:
+    """Evaluates one run and writes what comes of it to its folder."""
+
+    run: RunInTraining
+    engine: Engine
+    data: Data
+    split: Split
+    gather: Gather
+    device: torch.device
+    # Step and metrics of the last evaluation: at the end, the results are the same.
+    _last: tuple[int, dict[str, dict[str, Any]]] = field(default=(-1, {}), init=False)
+
+    @cached_property
+    def _sampled(self) -> dict[str, Rows]:
+        return evaluated_rows(self.data, self.split, len(self.run.prepared.group_names), self.run.config["seed"])
+
+    def record(self, member: Member | SolverMember, params: Tensor) -> list[dict[str, Any]]:
+        """Evaluate the parts: a line of history each, that of the validation part with the present group weights."""
+        run = self.run
+        parts = self._parts(params, at_end=run.step == run.prepared.task.steps)
+        weights = member.method.group_weights(member.task, member.state)
+        own = {"valid": {"group_weights": None if weights is None else weights.tolist()}}
+        at = {"step": run.step, "epoch": run.step / member.task.steps_per_epoch}
+        rows = [{**at, "split": part, **metrics, **own.get(part, {})} for part, metrics in parts.items()]
+        for row in rows:
+            run.folder.append_history(row)
+        run.wga = parts["valid"]["wga"]
+        return rows
+
+    def finish(self, member: Member | SolverMember, params: Tensor) -> None:
+        """Check the ledger against the plan, then write the results."""
+        run = self.run
+        spent = _spent(member)
+        summary = summary_of(run, self._parts(params, at_end=True)) | spent
+        assumptions = [*run.prepared.assumptions, NOTE]
+        if run.config["probe"]["sampling_variance_every"]:
+            assumptions.append(PROBE_NOTE)
+        lines = member.ledger.to_dicts() if isinstance(member, PrivateMember | SolverMember) else []
+        ledger = {"cells": member.task.population.to_dict(), "releases": lines, "assumptions": assumptions}
+        files = {}
+        if run.config["results"]["weights"]:
+            named = {name: values.cpu().contiguous() for name, values in self.engine.named(params.contiguous()).items()}
+            files[WEIGHTS] = save(named, {"format": "pt"})  # of two entries, the order changes from file to file
+        if run.config["results"]["scores"]:
+            files[SCORES] = self._examples(params)
+        run.folder.finish(summary, ledger, environment.describe(device=str(self.device)), files)
+        run.tracker.finish(summary)
+
+    def _parts(self, params: Tensor, *, at_end: bool) -> dict[str, dict[str, Any]]:
+        """The metrics of each part, and of how many rows; at the end of training, of the whole test part."""
+        run = self.run
+        if at_end and self._last[0] == run.step:
+            return self._last[1]
+        parts = {}
+        for part, rows in self._sampled.items():
+            wanted = self.split.test if at_end and part == "test" else rows
+            losses, correct = self._scores(params, wanted)
+            groups = self.data.groups.numpy()[wanted]
+            metrics = group_metrics(losses, correct, groups, len(run.prepared.group_names))
+            parts[part] = metrics | {"rows": len(wanted)}
+        self._last = run.step if at_end else -1, parts
+        return parts
+
+    def _scores(self, params: Tensor, rows: Rows) -> Scores:
+        losses, correct, size = [], [], rows_at_once(self.data.inputs)
+        for start in range(0, len(rows), size):
+            part = torch.from_numpy(rows[start : start + size])
+            labels = self.data.labels[part].to(self.device)
+            part_losses, part_correct = self.engine.evaluate(params, self.gather(part), labels)
+            losses.append(part_losses.cpu())
+            correct.append((part_correct & part_losses.isfinite()).cpu())
+        return Scores(torch.cat(losses).numpy(), torch.cat(correct).numpy())
+
+    def _examples(self, params: Tensor) -> bytes:
+        """Every row of the dataset that has a part, with its scores, as the file `scores.npz`."""
+        rows = np.concatenate(self.split)
+        losses, correct = self._scores(params, rows)
+        buffer = BytesIO()
+        np.savez_compressed(
+            buffer,
+            row=rows,
+            split=np.repeat(self.split._fields, [len(part) for part in self.split]),
+            label=self.data.labels.numpy()[rows],
+            group=self.data.groups.numpy()[rows],
+            loss=losses,
+            correct=correct,
+        )
+        return buffer.getvalue()
+
+
+def _spent(member: Member | SolverMember) -> dict[str, Any]:
+    """What the ledger proves, once it is found to be the plan's; and what the method's paper would print."""
+    if not isinstance(member, PrivateMember | SolverMember):
+        return {"ledger_epsilon": None, "ledger_epsilon_per_group": None, "claim": None}
+    spent, population = np.array(member.plan.check(member.ledger)), member.task.population
+    claim = member.method.claim(member.task, member.plan, member.state)
+    owners = {"ledger_epsilon_per_owner": list(population.worst_by_owner(spent))} if member.method.keeps_owners else {}
+    return {
+        "ledger_epsilon": float(spent.max()),
+        "ledger_epsilon_per_group": list(population.worst_by_group(spent)),
+        **owners,
+        "claim": None if claim is None else claim.to_dict(),
+    }
+
+
+def summary_of(run: RunInTraining, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """What tables are made of."""
+    prepared, config, plan = run.prepared, run.config, run.prepared.plan
+    return {
+        "run_id": run.folder.run_id,
+        **{group: name_of(config[group]) for group in ("dataset", "model", "algorithm")},
+        "scale": config["scale"]["name"],
+        "seed": config["seed"],
+        "provenance": prepared.provenance,
+        "data_sources": dict(prepared.data.sources) if prepared.data else {},
+        "steps": run.step or prepared.task.steps,
+        "batch_size": prepared.task.batch_size,
+        "seconds": run.seconds,
+        "group_names": list(prepared.group_names),
+        "group_sizes": list(prepared.task.population.group_sizes),
+        "owner_names": list(prepared.task.owner_names),
+        "minority_groups": list(prepared.task.minority_groups),
+        "plan": None if plan is None else plan.to_dict() | {"assumptions": list(prepared.assumptions)},
+        **parts,
+    }

@@ -1,0 +1,60 @@
+"""Private training that is fair to groups, from Python.
+
+    import rawls
+
+    store = rawls.load("results")  # what `rawls train` and `rawls reproduce` left: store.runs, store.history, …
+    print(rawls.describe("runs"))  # what its columns mean
+
+The rooms are `rawls.accounting`, `rawls.datasets`, `rawls.models`, `rawls.algorithms`, `rawls.runners` and
+`rawls.analysis`; what they hold is imported from their modules. Nothing is loaded before it is asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rawls import accounting as accounting
+    from rawls import algorithms as algorithms
+    from rawls import analysis as analysis
+    from rawls import datasets as datasets
+    from rawls import models as models
+    from rawls import runners as runners
+    from rawls.accounting.accountants import epsilon as epsilon
+    from rawls.accounting.calibration.find_noise import calibrate as calibrate
+    from rawls.analysis.read.columns import describe as describe
+    from rawls.analysis.read.load import Store as Store
+    from rawls.analysis.read.load import load as load
+
+__all__ = [
+    "accounting",
+    "algorithms",
+    "analysis",
+    "calibrate",
+    "datasets",
+    "describe",
+    "epsilon",
+    "load",
+    "models",
+    "runners",
+    "Store",
+]
+
+_LIES_IN = {
+    "Store": "rawls.analysis.read.load",
+    "calibrate": "rawls.accounting.calibration.find_noise",
+    "describe": "rawls.analysis.read.columns",
+    "epsilon": "rawls.accounting.accountants",
+    "load": "rawls.analysis.read.load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LIES_IN:
+        return getattr(import_module(_LIES_IN[name]), name)
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

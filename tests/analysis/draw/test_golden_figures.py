@@ -1,0 +1,40 @@
+"""Every kind of figure beside a committed picture: pixels may differ as versions of fonts do, not as results do."""
+
+from pathlib import Path
+
+import pytest
+from matplotlib.testing.compare import compare_images
+
+from rawls.analysis.draw.render import KINDS, render
+from tests.analysis.draw.golden_figures import figures
+from tests.analysis.stores import GOLDEN
+
+TOLERANCE = 3.0  # root mean square of what 8 bits of a channel differ by; ASC half a point higher gives 10 or more
+NAMES = ["training_curve", "training_curve_subplots", "sampling_variance", "budget_figure"]
+
+
+def drawn(root: Path, name: str, **changes: float) -> Path:
+    files = render(figures(root, **changes)[name]).files
+    return next(file for file in files if file.name == "figure.png")
+
+
+def reference(name: str) -> Path:
+    return GOLDEN / "figures" / f"{name}.png"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_looks_like_its_reference(name: str, results_root: Path) -> None:
+    assert compare_images(str(reference(name)), str(drawn(results_root, name)), TOLERANCE) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_result_looks_different(name: str, results_root: Path) -> None:
+    other = drawn(results_root, name, shift=0.5)
+    told = compare_images(str(reference(name)), str(other), TOLERANCE)
+    assert told is not None and "RMS Value" in told
+
+
+def test_every_kind_that_draws_a_figure_has_a_reference(results_root: Path) -> None:
+    assert sorted(figures(results_root)) == sorted(NAMES)
+    tables = {"accuracy_table", "calibration_table", "selection_table"}
+    assert {name.removesuffix("_subplots") for name in NAMES} == set(KINDS) - tables

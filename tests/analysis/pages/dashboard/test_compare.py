@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rawls.analysis.pages.dashboard.compare import front, summarised
+from tests.analysis.pages.dashboard.pages import page, run, text, with_settings
+
+
+def store(root: Path) -> None:
+    """DPSGD is 10 points below ASC on every seed, at two budgets; ASC was run with another rate once."""
+    for epsilon in (1.0, 8.0):
+        for seed in range(3):
+            wga = 0.5 + 0.01 * seed
+            with_settings(root, "asc", seed, epsilon_target=epsilon, wga=wga, avg=0.8)
+            with_settings(root, "dpsgd", seed, epsilon_target=epsilon, wga=wga - 0.1, avg=0.9)
+    with_settings(root, "asc", 0, lr=0.2, wga=0.1, avg=0.2)
+
+
+def test_a_mean_counts_the_runs_that_have_a_value() -> None:
+    runs = pd.DataFrame({"configuration": ["a"] * 3, "value": [1.0, 3.0, float("nan")]})
+    (row,) = summarised(runs, ["configuration"]).to_dict("records")
+    assert (row["name"], row["mean"], row["n"], row["needed"]) == ("a", 2.0, 2, 3)
+    assert (row["low"], row["high"]) == pytest.approx((2 - 2**0.5, 2 + 2**0.5))
+
+
+def test_the_front_is_what_no_other_of_the_budget_beats_in_both() -> None:
+    points = pd.DataFrame({"epsilon": [1, 1, 1, 1, 8], "x": [1.0, 2.0, 1.0, 2.0, 0.0], "y": [2.0, 1.0, 1.0, 1.0, 0.0]})
+    assert list(front(points)) == [True, True, False, True, True]
+
+
+def test_configurations_stand_apart_and_those_with_most_seeds_come_first(results_root: Path) -> None:
+    store(results_root)
+    app = page("compare", results_root)
+    (names,) = app.multiselect
+    assert names.options == ["asc (lr 0.1)", "asc (lr 0.2)", "dpsgd"]
+    assert names.value == ["asc (lr 0.1)", "dpsgd"]
+    assert "51.0 ± 1.0" in text(app)
+    assert "41.0 ± 1.0" in text(app)
+    assert "ε = 8" in text(app)
+
+
+def test_a_link_reproduces_a_view_and_a_click_changes_it(results_root: Path) -> None:
+    store(results_root)
+    app = page(
+        "compare", results_root, view="Differences by seed", epsilon="8", configurations=["dpsgd", "asc (lr 0.1)"]
+    )
+    assert "−10.0" in text(app)
+    assert "3 pairs" in text(app)
+    app.selectbox(key="base").select("dpsgd")
+    assert "+10.0" in text(run(app))
+
+
+def test_several_budgets_are_compared_each_by_itself(results_root: Path) -> None:
+    store(results_root)
+    said = text(page("compare", results_root, view="Differences by seed"))
+    assert said.count('<td class="number">−10.0</td>') == 2
+    assert "target ε = 8" in said
+
+
+def test_groups_and_the_front(results_root: Path) -> None:
+    store(results_root)
+    assert "Choose one under Target ε" in text(page("compare", results_root, view="Groups"))
+    said = text(page("compare", results_root, view="Groups", epsilon="8"))
+    assert "(smallest)" in said
+    assert "50.0 ± 0.0" in said
+    said = text(page("compare", results_root, view="WGA and AVG", epsilon="8"))
+    assert said.count("✓ on the front") == 2

@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from rawls.analysis.pages.dashboard.curves import entry, per_group, series, splits
+from rawls.analysis.read.load import load
+from tests.analysis.pages.dashboard.pages import page, simulated, text
+
+OTHERS = {"train": 0.99, "test": 0.88}
+
+
+@pytest.fixture
+def history(results_root: Path) -> pd.DataFrame:
+    simulated(results_root)
+    return load(results_root).history
+
+
+def test_whatever_was_logged_as_numbers_is_a_series(history: pd.DataFrame) -> None:
+    assert series(history) == {
+        "WGA": ("wga", "evaluation"), "AVG": ("avg", "evaluation"), "accuracy of a group": ("accuracy", "evaluation")
+    }  # fmt: skip
+    assert per_group(history, "accuracy")
+    assert not per_group(history, "wga")
+
+
+def test_an_entry_that_is_not_there_is_no_number(history: pd.DataFrame) -> None:
+    assert entry(history["accuracy"], 2).iloc[:3].tolist() == pytest.approx([0.1, 0.2, 0.3])
+    assert entry(history["accuracy"], 1).isna().all()
+    assert entry(history["accuracy"], 7).isna().all()
+    objects = pd.Series([[1.0, None], None, [2.0]], dtype=object)
+    assert entry(objects, 0).tolist()[::2] == [1.0, 2.0]
+    assert entry(objects, 1).isna().all()
+
+
+def test_the_end_of_a_curve_stands_in_the_table_and_an_empty_group_is_n_0(results_root: Path) -> None:
+    simulated(results_root)
+    assert "30.0 ± 0.0 (n=2)" in text(page("curves", results_root))
+    said = text(page("curves", results_root, series="accuracy of a group", groups=["1 (20)", "8 (5)"]))
+    assert "30.0 ± 0.0 (n=2)" in said
+    assert (
+        page("curves", results_root, series="accuracy of a group", against="step").selectbox(key="against").value
+        == "step"
+    )
+
+
+def test_training_and_test_rows_are_drawn_only_where_they_are_asked_for(results_root: Path) -> None:
+    simulated(results_root)
+    for path in results_root.glob("runs/*/history.jsonl"):
+        valid = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        others = [{**row, "split": split, "wga": wga, "rows": 35} for row in valid for split, wga in OTHERS.items()]
+        path.write_text("".join(json.dumps(row) + "\n" for row in [*others, *valid]), "utf-8")
+    assert splits(load(results_root).history, "wga") == ["valid", "test", "train"]
+    said = text(page("curves", results_root))
+    assert "30.0 ± 0.0 (n=2)" in said and ", validation, mean" in said
+    for split, wga in OTHERS.items():
+        assert f"{100 * wga:.1f} ± 0.0 (n=2)" in text(page("curves", results_root, part=split))
+
+
+def test_runs_that_logged_nothing_are_said_so(results_root: Path) -> None:
+    simulated(results_root)
+    for path in results_root.glob("runs/*/history.jsonl"):
+        path.unlink()
+    assert "These runs logged nothing" in text(page("curves", results_root))

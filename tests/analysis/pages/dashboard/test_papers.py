@@ -1,0 +1,25 @@
+from pathlib import Path
+
+from rawls.analysis.pages.dashboard.papers import MARKS, SIGNS
+from tests.analysis.pages.dashboard.pages import half_finished, page, text
+
+# What rawls.analysis.draw.target_states.state returns.
+STATES = [
+    "reproduced", "complete", "differs", "not comparable", "missing", "failed", "broken", "partial", "simulated",
+    "partial, simulated",
+]  # fmt: skip
+
+
+def test_every_state_has_a_sign() -> None:
+    assert set(SIGNS) == set(STATES)
+    assert set(MARKS) <= set(SIGNS)
+
+
+def test_targets_that_ran_lead_to_their_page_and_those_that_did_not_are_missing(results_root: Path) -> None:
+    half_finished(results_root)
+    said = text(page("papers", results_root)).replace("\N{NO-BREAK SPACE}", " ")
+    assert 'href="target?target=asc%2Ftable1+%C2%B7+default"' in said
+    assert "◐ partial" in said
+    assert "13 of 15, 1 failed" in said
+    assert 'href="target?target=asc%2Ffig1"' in said
+    assert "○ missing" in said

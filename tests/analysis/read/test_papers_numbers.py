@@ -1,0 +1,93 @@
+import pytest
+
+from rawls.analysis.read.papers_numbers import FOLDER, agreement, reported
+
+# ASC Table 1, typed in a second time, in the order of its columns.
+TABLE_1 = {
+    "ASC": "59.2 2.5 84.5 0.4 64.4 2.9 75.9 0.9 43.9 3.0 57.9 0.8",
+    "DPSGD": "20.4 3.3 84.8 0.3 16.7 0.8 67.8 0.3 0.7 0.3 50.3 0.1",
+    "aZB": "0.8 0.4 11.6 0.8 4.6 4.1 51.2 1.1 32.8 7.7 51.6 0.5",
+    "aZB-prop": "3.6 1.3 17.0 3.1 36.9 8.4 65.3 3.2 23.9 7.4 51.6 2.4",
+    "aZB-weak": "7.2 3.4 48.3 5.1 42.8 15.7 67.0 6.3 40.9 4.3 59.8 0.4",
+}
+COLUMNS = [
+    f"{dataset}/{metric}" for dataset in ("unbalanced_mnist", "celeba", "bank_fraud") for metric in ("wga", "avg")
+]
+# The lattice points behind the rounded noise multipliers of App. E.4.
+LATTICE = [
+    ("DPSGD", "unbalanced_mnist/256", 9.21875),
+    ("ASC", "unbalanced_mnist/256", 9.609375),
+    ("aZB-prop", "unbalanced_mnist/256", 9.609375),
+    ("aZB", "unbalanced_mnist/256", 950),
+    ("aZB", "unbalanced_mnist/25", 295),
+    ("aZB-weak", "unbalanced_mnist/256", 92.5),
+    ("aZB-weak", "unbalanced_mnist/25", 28.75),
+    ("DPSGD", "celeba/256", 5.078125),
+    ("ASC", "celeba/256", 5.5859375),
+    ("aZB", "celeba/256", 570),
+    ("aZB", "celeba/36", 213.75),
+    ("aZB-weak", "celeba/256", 34.6875),
+    ("aZB-weak", "celeba/36", 13.28125),
+    ("DPSGD", "bank_fraud/1000", 3.828125),
+    ("ASC", "bank_fraud/1000", 4.21875),
+]
+
+
+def test_table_1_is_whole() -> None:
+    table = reported("asc", "table1")
+    found = {(row.method, row.column): (row.mean, row.std) for row in table.itertuples()}
+    expected = {}
+    for method, text in TABLE_1.items():
+        numbers = [float(number) for number in text.split()]
+        for column, pair in zip(COLUMNS, zip(numbers[::2], numbers[1::2], strict=True), strict=True):
+            expected[method, column] = pair
+    assert found == expected
+    assert (table["n"] == 5).all()
+
+
+@pytest.mark.parametrize(("method", "where", "lattice_point"), LATTICE)
+def test_the_printed_noise_multipliers_round_their_lattice_points(
+    method: str, where: str, lattice_point: float
+) -> None:
+    table = reported("asc", "calibration")
+    row = table[(table["method"] == method) & (table["column"] == f"{where}/noise_multiplier")]
+    assert agreement(lattice_point, row["printed"].item()) == "equal"
+
+
+def test_printed_digits_survive_reading() -> None:
+    printed = reported("asc", "calibration").set_index(["method", "column"])["printed"]
+    assert printed["aZB", "celeba/256/noise_multiplier"] == "570.00"
+    assert printed["DPSGD", "unbalanced_mnist/256/epsilon"] == "1.00"
+
+
+def test_a_figure_has_no_printed_numbers_and_neither_has_an_unknown_paper() -> None:
+    for paper, table in (("asc", "fig2"), ("nobody", "table1")):
+        rows = reported(paper, table)
+        assert rows.empty
+        assert {"method", "column", "printed", "mean", "std", "n"} <= set(rows.columns)
+
+
+def test_every_file_has_the_agreed_columns_and_no_cell_twice() -> None:
+    for path in FOLDER.glob("*.csv"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert lines[0] == "paper,table,method,column,mean,std,n,source"
+        keys = [tuple(line.split(",")[:4]) for line in lines[1:]]
+        assert len(keys) == len(set(keys))
+        assert {key[0] for key in keys} == {path.stem}
+
+
+@pytest.mark.parametrize(
+    ("value", "printed", "expected"),
+    [
+        (0.9915, "0.99", "equal"),
+        (0.9849, "0.99", "last digit"),
+        (19.375, "19.38", "equal"),
+        (19.375, "19.37", "equal"),
+        (0.9955, "0.99", "last digit"),
+        (1.0151, "1.00", "differs"),
+        (949.99, "950", "equal"),
+        (948.4, "950", "differs"),
+    ],
+)
+def test_agreement_is_at_the_printed_precision(value: float, printed: str, expected: str) -> None:
+    assert agreement(value, printed) == expected

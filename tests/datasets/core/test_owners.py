@@ -1,0 +1,192 @@
+"""Who owns which row: every setting of INO-SGD's Table in App. D.1, repeatable, and nobody left out."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from rawls.datasets.core.owners import (
+    LEAST_NORMAL_EPSILON,
+    ByClass,
+    ByGroup,
+    Mixed,
+    NoOwners,
+    Owners,
+    Ownership,
+    PerExample,
+    RandomClass,
+)
+from rawls.datasets.digits import Digits
+from rawls.runners.config.specifications import build, dump
+from tests.tree import ROOT
+
+YAMLS = sorted((ROOT / "conf" / "owners").glob("*.yaml"))
+LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 1000))
+HALVES = ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))
+
+
+def assigned(owners: Owners, labels: np.ndarray = LABELS, seed: int = 0) -> Ownership:
+    return owners.assign(labels, labels % 2, seed)
+
+
+def budgets(ownership: Ownership) -> np.ndarray:
+    assert ownership.epsilons is not None
+    return ownership.epsilons
+
+
+INO: dict[str, tuple[Owners, int, int, tuple[float, float]]] = {
+    "CA": (ByClass(epsilons=(5, 4, 3), classes=((0,), (1,), (2,))), 3, 3, (3, 5)),
+    "PN": (ByClass(epsilons=(5, 0.5), classes=((0,), (1, 2))), 3, 2, (0.5, 5)),
+    "MN": (ByClass(epsilons=(0.1, 1), classes=HALVES), 10, 2, (0.1, 1)),
+    "CM": (ByClass(epsilons=(0.5, 5)), 10, 10, (0.5, 5)),
+    "CL": (ByClass(epsilons=(6, 15)), 10, 10, (6, 15)),
+    "CR": (RandomClass(epsilons=(0.5, 5)), 10, 10, (0.5, 5)),
+    "COL": (Mixed(share=0.9, epsilons=(0.5, 5)), 10, 10, (0.5, 5)),
+    "COM": (Mixed(share=0.7, epsilons=(0.5, 5)), 10, 10, (0.5, 5)),
+    "CH": (ByClass(epsilons=(1, 10)), 100, 100, (1, 10)),
+    "CF": (ByClass(epsilons=(1, 5), classes=HALVES), 10, 2, (1, 5)),
+    "SU": (ByClass(epsilons=(3, 2), classes=((4,), tuple(c for c in range(18) if c != 4))), 18, 2, (2, 3)),
+}
+
+
+@pytest.mark.parametrize(("owners", "num_classes", "count", "ends"), INO.values(), ids=INO.keys())
+def test_inos_settings_with_named_owners(
+    owners: Owners, num_classes: int, count: int, ends: tuple[float, float]
+) -> None:
+    labels = np.random.default_rng(1).permutation(np.repeat(np.arange(num_classes), 50))
+    found = assigned(owners, labels)
+    assert found.names is not None and len(set(found.names)) == count == len(budgets(found))
+    assert (budgets(found).min(), budgets(found).max()) == ends
+    assert np.all(np.bincount(found.owner, minlength=count) > 0)
+
+
+def test_even_budgets_rise_by_a_half() -> None:
+    """CM: linspace(.5, 5, 10)."""
+    found = assigned(ByClass(epsilons=(0.5, 5)))
+    assert budgets(found).tolist() == pytest.approx([0.5 * number for number in range(1, 11)])
+    assert np.array_equal(found.owner, LABELS)
+
+
+def test_owners_of_several_classes() -> None:
+    found = assigned(ByClass(epsilons=(0.1, 1), classes=HALVES))
+    assert np.array_equal(found.owner, LABELS >= 5)
+    assert found.names == ("classes 0, 1, 2, 3, 4", "classes 5, 6, 7, 8, 9")
+
+
+def test_owners_of_groups() -> None:
+    found = assigned(ByGroup(epsilons=(1, 2), groups=((1,), (0,))))
+    assert np.array_equal(found.owner, 1 - LABELS % 2)
+    assert found.names == ("group 1", "group 0")
+
+
+def test_nobody_owns_anything_apart() -> None:
+    found = assigned(NoOwners())
+    assert not found.owner.any() and found.names == ("all",) and found.epsilons is None
+
+
+def test_a_random_class_depends_on_the_seed() -> None:
+    """One owner for each class and seed; over 200 seeds, every owner gets every class 5 to 40 times (20 expected)."""
+    seen = np.zeros((10, 10), dtype=int)
+    for seed in range(200):
+        found = assigned(RandomClass(epsilons=(0.5, 5)), seed=seed)
+        classes = [set(LABELS[found.owner == owner].tolist()) for owner in range(10)]
+        assert sorted(next(iter(own)) for own in classes) == list(range(10)) and {len(own) for own in classes} == {1}
+        for owner, own in enumerate(classes):
+            seen[owner, next(iter(own))] += 1
+    assert seen.min() >= 5 and seen.max() <= 40
+
+
+@pytest.mark.parametrize("share", [0.9, 0.7, 1.0])
+def test_a_mixed_owner_has_its_share_of_its_class_and_the_rest_of_all_others(share: float) -> None:
+    found = assigned(Mixed(share=share, epsilons=(0.5, 5)))
+    rows = np.array(
+        [[np.sum((found.owner == owner) & (label == LABELS)) for label in range(10)] for owner in range(10)]
+    )
+    assert np.diag(rows).tolist() == [round(1000 * share)] * 10
+    others = rows[~np.eye(10, dtype=bool)]
+    assert others.max() - others.min() <= 1
+    assert np.all(np.abs(rows.sum(1) - 1000) <= 9)
+
+
+def test_a_budget_for_every_row() -> None:
+    """CS: uniform within .25 of the mean of its class; seed 0, 1,000 rows a class."""
+    found = assigned(PerExample(epsilons=(0.5, 5), width=0.25))
+    assert found.names is None and np.array_equal(found.owner, np.arange(len(LABELS)))
+    means = np.linspace(0.5, 5, 10)
+    distance = budgets(found) - means[LABELS]
+    assert np.abs(distance).max() <= 0.25 and np.abs(distance).max() > 0.249
+    for label in range(10):
+        assert distance[label == LABELS].mean() == pytest.approx(0, abs=0.02)  # 4.4 standard errors
+
+
+def test_a_normal_budget_for_every_row() -> None:
+    """CFS: N(1, .5) or N(5, .5) by category, none at or below 0; seed 0, 5,000 rows a category."""
+    found = assigned(PerExample(epsilons=(1, 5), width=0.5, law="normal", classes=HALVES))
+    low, high = budgets(found)[LABELS < 5], budgets(found)[LABELS >= 5]
+    assert low.min() >= LEAST_NORMAL_EPSILON
+    assert 1.0 < low.mean() < 1.07  # what is cut off lifts 1 to 1.033
+    assert high.mean() == pytest.approx(5, abs=0.03) and high.std() == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    "owners", [RandomClass(epsilons=(1, 2)), Mixed(share=0.8, epsilons=(1, 2)), PerExample(epsilons=(1, 2), width=0.5)]
+)
+def test_the_seed_decides(owners: Owners) -> None:
+    once, again, other = (assigned(owners, seed=seed) for seed in (3, 3, 4))
+    assert np.array_equal(once.owner, again.owner) and np.array_equal(budgets(once), budgets(again))
+    assert not (np.array_equal(once.owner, other.owner) and np.array_equal(budgets(once), budgets(other)))
+
+
+@pytest.mark.parametrize(
+    ("owners", "sentence"),
+    [
+        (ByClass(epsilons=(1, 2, 3)), "3 epsilons are given for 10 owners: give one each, or the first and the last"),
+        (ByClass(epsilons=(1, 2), classes=((0, 1), (1, 2))), "class 1 has two owners, 0 and 1: give it to one of them"),
+        (ByClass(epsilons=(1, 2), classes=((0, 1), (2, 3))), "nobody owns class 4: name it in the classes of an owner"),
+        (ByClass(epsilons=(1, 2), classes=((0,), ())), "every owner needs classes of its own, numbered from 0"),
+        (ByClass(epsilons=(1, 2), classes=((0,), (-1,))), "every owner needs classes of its own, numbered from 0"),
+        (ByClass(epsilons=(1, 2), classes=(tuple(range(10)), (10,))), "owner 'class 10' has no training rows"),
+        (ByGroup(epsilons=(1,), groups=((0,),)), "nobody owns group 1: name it in the groups of an owner"),
+        (PerExample(epsilons=(1, 2, 3), width=0.1), "3 epsilons are given for 10 means"),
+    ],
+)
+def test_owners_that_do_not_fit_the_data(owners: Owners, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        assigned(owners)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "sentence"),
+    [
+        (ByClass, {"epsilons": (0.0, 1.0)}, "the epsilon of an owner is positive and finite, but it is 0.0"),
+        (RandomClass, {"epsilons": (1.0, float("nan"))}, "positive and finite, but it is nan"),
+        (Mixed, {"epsilons": (1.0,), "share": 0.0}, "lies above 0 and up to 1, but it is 0.0"),
+        (PerExample, {"epsilons": (1.0,), "width": -1.0}, "is finite and not negative, but it is -1.0"),
+        (PerExample, {"epsilons": (0.25,), "width": 0.25}, "may be 0 or less: take a smaller width"),
+    ],
+)
+def test_owners_that_make_no_sense(kind: type[Owners], fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        kind(**fields)
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
+def test_a_yaml_says_every_field_and_fits_ten_digits(path: Path) -> None:
+    node = yaml.safe_load(path.read_text("utf-8"))
+    owners = build(node, "owners")
+    assert dump(owners) == node
+    found = assigned(owners)
+    assert len(found.owner) == len(LABELS)
+
+
+def test_the_default_dataset_has_two_owners_to_try() -> None:
+    data = Digits().load(Path("data"))
+    split = data.splits(0)
+    labels = data.labels.numpy()[split.train]
+    owners = build(yaml.safe_load((ROOT / "conf" / "owners" / "digits.yaml").read_text("utf-8")), "owners")
+    found = owners.assign(labels, labels, 0)
+    assert budgets(found).tolist() == [2, 8]
+    assert np.bincount(found.owner).min() > 400

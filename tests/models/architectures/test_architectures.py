@@ -1,0 +1,77 @@
+"""What each small architecture computes, layer by layer, and inputs it refuses."""
+
+import pytest
+import torch
+from torch import nn
+
+from rawls.models.architectures.cifar_cnn import CifarCnn
+from rawls.models.architectures.digits_cnn import DigitsCnn
+from rawls.models.architectures.logistic import Logistic
+from rawls.models.architectures.mnist_cnn import MnistCnn
+from rawls.models.architectures.tabular_mlp import TabularMlp
+
+
+def copy_parameters(source: nn.Module, target: nn.Module) -> None:
+    for ours, theirs in zip(source.parameters(), target.parameters(), strict=True):
+        theirs.data.copy_(ours.data)
+
+
+def plain_mnist_cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.Tanh(), nn.Conv2d(32, 16, 3), nn.Tanh(), nn.Flatten(), nn.Linear(9216, 10)
+    )
+
+
+def plain_digits_cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 16, 3), nn.Tanh(), nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def plain_cifar_cnn() -> nn.Module:
+    """As the paper prints it: tanh before pooling."""
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, 1, 1), nn.Tanh(), nn.Conv2d(32, 32, 3, 1, 1), nn.Tanh(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, 1, 1), nn.Tanh(), nn.Conv2d(64, 64, 3, 1, 1), nn.Tanh(), nn.MaxPool2d(2),
+        nn.Conv2d(64, 128, 3, 1, 1), nn.Tanh(), nn.Conv2d(128, 128, 3, 1, 1), nn.Tanh(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(2048, 128), nn.Tanh(), nn.Linear(128, 10),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ours", "plain", "shape"),
+    [
+        (MnistCnn().build((1, 28, 28), 10), plain_mnist_cnn(), (1, 28, 28)),
+        (DigitsCnn().build((1, 8, 8), 10), plain_digits_cnn(), (1, 8, 8)),
+        (CifarCnn().build((3, 32, 32), 10), plain_cifar_cnn(), (3, 32, 32)),
+    ],
+    ids=["mnist_cnn", "digits_cnn", "cifar_cnn"],
+)
+def test_cnn_is_the_stated_function(ours: nn.Module, plain: nn.Module, shape: tuple[int, ...]) -> None:
+    copy_parameters(ours, plain)
+    x = torch.rand(4, *shape)
+    torch.testing.assert_close(ours(x), plain(x), rtol=0, atol=2e-6)
+
+
+def test_mlp_and_logistic_are_the_stated_functions() -> None:
+    x = torch.rand(4, 2, 3)
+    mlp = TabularMlp().build((2, 3), 2)
+    (w1, b1, w2, b2, w3, b3) = mlp.parameters()
+    hidden = torch.relu(torch.relu(x.flatten(1) @ w1.T + b1) @ w2.T + b2)
+    torch.testing.assert_close(mlp(x), hidden @ w3.T + b3)
+    logistic = Logistic().build((2, 3), 2)
+    weight, bias = logistic.parameters()
+    torch.testing.assert_close(logistic(x), x.flatten(1) @ weight.T + bias)
+
+
+@pytest.mark.parametrize(
+    ("model", "least"),
+    [(MnistCnn(), 5), (DigitsCnn(), 6), (CifarCnn(), 8)],
+    ids=["mnist_cnn", "digits_cnn", "cifar_cnn"],
+)
+def test_cnns_refuse_what_is_no_image_or_too_small(model: MnistCnn | DigitsCnn | CifarCnn, least: int) -> None:
+    assert model.build((2, least, least), 3)(torch.rand(1, 2, least, least)).shape == (1, 3)
+    for shape in [(60,), (2, least, least - 1), (28, 28)]:
+        with pytest.raises(ValueError, match=r"takes images.*model=tabular_mlp"):
+            model.build(shape, 3)

@@ -1,0 +1,99 @@
+"""The two ways through a model: they give the same tape, and layers that are not used once are refused by name."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rawls.models.engines.fused import FusedEngine
+from rawls.models.engines.propagation import Autograd, Chain
+from tests.models.engines.fused_cases import CHAINED, CLASSES, SLOTS, make
+
+CPU = torch.device("cpu")
+
+
+class Twice(nn.Module):
+    """A layer used twice in one forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(9, 9), nn.Linear(9, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.inner(torch.tanh(self.inner(x))))
+
+
+class ByHand(nn.Module):
+    """Uses the parameters of a layer without calling it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(9, 9), nn.Linear(9, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(nn.functional.linear(x, self.inner.weight, self.inner.bias))
+
+
+def even(losses: Tensor, norms: Tensor, runs: slice, slots: slice) -> Tensor:
+    """Plain sums."""
+    return torch.ones_like(losses)
+
+
+@pytest.mark.parametrize("name", CHAINED)
+def test_chain_and_autograd_give_the_same(name: str) -> None:
+    case = make(name)
+    chained, hooked = (FusedEngine(case.build, device=CPU, chunk=2) for _ in range(2))
+    assert isinstance(chained._propagation, Chain)
+    hooked._propagation = Autograd(hooked._module, list(hooked._places))
+    results = [e.weighted_sum(case.params, case.inputs, case.labels, even) for e in (chained, hooked)]
+    torch.testing.assert_close(results[0].norms, results[1].norms, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(results[0].total, results[1].total, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", CHAINED)
+def test_inputs_and_parameters_are_left_as_they_are(name: str) -> None:
+    """What is overwritten is the model's own."""
+    case = make(name)
+    before = case.inputs.clone(), case.params.clone()
+    FusedEngine(case.build, device=CPU).weighted_sum(case.params, case.inputs, case.labels, even)
+    assert torch.equal(case.inputs, before[0])
+    assert torch.equal(case.params, before[1])
+
+
+def test_an_activation_overwrites_only_what_no_layer_needs_on_the_way_back() -> None:
+    linear = nn.Linear(9, 9)
+    layers = [nn.ReLU(), linear, nn.ReLU(), nn.Tanh(), nn.Flatten(), nn.Tanh(), nn.Linear(9, CLASSES)]
+    chain = Chain(layers)
+    assert [layer in chain.in_place for layer in layers] == [False, False, True, False, True, False, False]
+    x = torch.randn(SLOTS, 9, dtype=torch.float64)
+    module = nn.Sequential(*layers).double()
+    kept = x.clone().requires_grad_()
+    logits = module(kept)
+    with torch.no_grad():
+        assert torch.equal(chain.forward(x), logits)
+        tape = chain.backward(torch.ones_like(logits))
+    assert torch.equal(x, kept)
+    (expected,) = torch.autograd.grad(logits.sum(), linear.weight)
+    _, activation, gradient = tape[-1]
+    torch.testing.assert_close(gradient.T @ activation, expected)
+
+
+def repeated() -> nn.Module:
+    one = nn.Linear(CLASSES, CLASSES)
+    return nn.Sequential(nn.Linear(9, CLASSES), one, one)
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (Twice, "layer 'inner' was used 2 times"),
+        (repeated, "layer '1' was used 2 times"),
+        (ByHand, "layer 'inner' was used 0 times"),
+    ],
+)
+def test_layers_not_used_once_are_refused_by_name(build: Callable[[], nn.Module], sentence: str) -> None:
+    computer = FusedEngine(build, device=CPU)
+    inputs, labels = torch.randn(1, SLOTS, 9), torch.zeros(1, SLOTS, dtype=torch.int64)
+    with pytest.raises(ValueError, match=sentence):
+        computer.weighted_sum(computer.initial(0).unsqueeze(0), inputs, labels, even)

@@ -1,0 +1,42 @@
+"""Every experiment, smallest and on simulated twins: its first run of each dataset and method trains, and it is drawn.
+
+A new conf/experiment/<paper>/<target>.yaml is found by itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rawls.analysis.draw.render import render
+from rawls.runners.config.compose import choices
+from rawls.runners.store.results_store import Store
+from rawls.runners.sweeps.experiments import ComposedRun, plan, write_manifest
+from rawls.runners.training.fleet import train_fleet
+
+SMALLEST = ["scale=smoke", "dataset.provenance=simulated", "schedule.max_steps=2", "seed=0", "tracking=off"]
+
+
+def first_of_each(runs: tuple[ComposedRun, ...]) -> list[ComposedRun]:
+    """One run per dataset and method: the others differ in numbers only."""
+    kept: dict[tuple[str, str], ComposedRun] = {}
+    for run in runs:
+        kept.setdefault((run.config["dataset"]["_target_"], run.config["algorithm"]["_target_"]), run)
+    return list(kept.values())
+
+
+@pytest.mark.parametrize("target", choices("experiment"))
+def test_it_trains_and_is_drawn(target: str, tmp_path: Path) -> None:
+    asked = plan([f"experiment={target}", *SMALLEST, f"results.root={tmp_path}"])
+    store = Store(tmp_path)
+    trained = first_of_each(asked.runs)
+    for run in trained:
+        folder = store.claim(run.run_id, run.config)
+        assert folder is not None
+        train_fleet([run.config], [folder], lambda message: None)
+    assert store.done() == sorted(run.run_id for run in trained)
+    drawn = render(write_manifest(asked, tmp_path))
+    assert drawn.files and all(path.stat().st_size > 0 for path in drawn.files)
+    if not trained[0].config["schedule"]["plan_only"]:
+        assert "SIMULATED" in drawn.text

@@ -1,0 +1,1 @@
+../../src/rawls/__init__.py
