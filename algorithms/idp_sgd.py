@@ -14,12 +14,12 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from rawls.accounting.owner_budgets import Anchor, OwnerBudgets, OwnerPlan, plan_both, plan_rates, plan_thresholds
 from rawls.accounting.events import Neighbouring
 from rawls.accounting.fields import Positive
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import CellPoisson
+from rawls.accounting.owner_budgets import Anchor, OwnerBudgets, OwnerPlan, plan_both, plan_rates, plan_thresholds
 from rawls.algorithms.core.method import Method, PublicState, Task
 
 

@@ -132,6 +132,11 @@ class Recorder:
             correct.append((part_correct & part_losses.isfinite()).cpu())
         return Scores(torch.cat(losses).numpy(), torch.cat(correct).numpy())
 
+    def _logits(self, params: Tensor, rows: Rows) -> np.ndarray:
+        size = rows_at_once(self.data.inputs)
+        parts = (torch.from_numpy(rows[start : start + size]) for start in range(0, len(rows), size))
+        return torch.cat([self.engine.predict(params, self.gather(part)).cpu() for part in parts]).numpy()
+
     def _examples(self, params: Tensor) -> bytes:
         """Every row of the dataset that has a part, with its scores, as the file `scores.npz`."""
         rows = np.concatenate(self.split)
@@ -145,6 +150,7 @@ class Recorder:
             group=self.data.groups.numpy()[rows],
             loss=losses,
             correct=correct,
+            logits=self._logits(params, rows),
         )
         return buffer.getvalue()
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from rawls.accounting.owner_budgets import budget_classes
 from rawls.accounting.events import Neighbouring
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.sampling import Population
+from rawls.accounting.owner_budgets import budget_classes
 from rawls.algorithms.core.method import AnyMethod, Method, Solver, Task
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.rows import Gather, TrainingRows
@@ -40,6 +40,9 @@ OPEN = "trained without privacy: nothing of the training data is protected"
 SEEDED = (
     "the noise is seeded by the configuration, so epsilon holds only against those who do not know it: "
     "set privacy.secure=true for what leaves the house"
+)
+DIGESTED = (
+    "a digest of the data is in the configuration and in the run's id: whoever guesses all of the data can confirm it"
 )
 
 
@@ -70,6 +73,7 @@ def prepare_run(config: Config) -> Prepared:
     task = _task(config, dataset, data, method)
     plan = _planned(_key(config["privacy"]), task, method) if isinstance(method, Method | Solver) else None
     seeded = () if plan is None or config["privacy"]["secure"] else (SEEDED,)
+    digested = () if plan is None or config.get("data_digest") is None else (DIGESTED,)
     return Prepared(
         method=method,
         optimizer=optimizer,
@@ -77,7 +81,7 @@ def prepare_run(config: Config) -> Prepared:
         plan=plan,
         group_names=dataset.group_names,
         provenance=data.provenance if data else "plan only",
-        assumptions=(*((OPEN,) if plan is None else plan.assumptions), *dataset.assumptions, *seeded),
+        assumptions=(*((OPEN,) if plan is None else plan.assumptions), *dataset.assumptions, *seeded, *digested),
         data=data,
     )
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rawls.accounting.accountants import epsilon
 from rawls.accounting.accountants.poisson_epsilon import epsilons
+from rawls.accounting.events import GaussianEvent, Poisson
 from rawls.accounting.owner_budgets import (
     GRID,
     OwnerBudgets,
@@ -19,7 +20,6 @@ from rawls.accounting.owner_budgets import (
     plan_rates,
     plan_thresholds,
 )
-from rawls.accounting.events import GaussianEvent, Poisson
 
 Planner = Callable[[OwnerBudgets], OwnerPlan]
 PLANNERS: dict[str, Planner] = {

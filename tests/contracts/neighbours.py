@@ -26,9 +26,11 @@ from rawls.algorithms.core.step import PrivateStep
 from tests.contracts.door import ContractBroken, Door, Passed
 from tests.contracts.problem import FEATURES, NUM_TRAINING_SETS, Case, Record, engine, fleet_of, members_of, rows_of
 
+REACHED = 0.9  # of a bound, by the worst of many pairs: else a tighter bound would do, with less noise
 ROUNDING = 1e-4  # of a bound: sums are of float32, and bounds are lowered by 1e-5
 
 EXTREMES = ("huge", "tiny", "opposite", "mislabelled", "threshold", "nan", "usual")
+MANY = 4
 CHANGES = ("remove", "add", "replace")
 
 
@@ -58,8 +60,12 @@ def pairs_of(case: Case, repeats: int) -> list[Pair]:
     return pairs
 
 
-def check_neighbours(case: Case, *, repeats: int = 4) -> int:
-    """Raise ContractBroken unless no answer moves further than declared; returns how many steps were compared."""
+def check_neighbours(case: Case, *, repeats: int = MANY) -> int:
+    """Raise ContractBroken unless no answer moves further than declared, and over many pairs nearly as far.
+
+    Returns:
+        How many steps were compared.
+    """
     assert isinstance(case.method, Method)
     pairs = pairs_of(case, repeats)
     rng = np.random.default_rng(0)
@@ -77,22 +83,32 @@ def check_neighbours(case: Case, *, repeats: int = 4) -> int:
     first, second = sides
     door = Door(first)
     beyond = Door(second, shown=door)
+    reached: dict[str, float] = {}
     with absent_records():
         for step in range(case.steps):
             first.step(step)
             second.step(step)
             for run, pair in enumerate(pairs):
-                _compare(pair, door.of_step(run, step), beyond.of_step(run, step))
+                for name, share in _compare(pair, door.of_step(run, step), beyond.of_step(run, step)).items():
+                    reached[name] = max(reached.get(name, 0.0), share)
             _check_public(first, second)
+    for name, share in reached.items():
+        if repeats >= MANY and share < REACHED:
+            raise ContractBroken(f"'{name}' never moves by more than {share:.2f} of its bound: its noise is too large")
     return len(pairs) * case.steps
 
 
-def _compare(pair: Pair, one: dict[Any, Passed], other: dict[Any, Passed]) -> None:
-    """All answers of a step: each within its bound, and those of one draw within what they are charged together."""
+def _compare(pair: Pair, one: dict[Any, Passed], other: dict[Any, Passed]) -> dict[str, float]:
+    """All answers of a step: each within its bound, and those of one draw within what they are charged together.
+
+    Returns:
+        How much of its bound each answer moved by.
+    """
     if one.keys() != other.keys():
         raise ContractBroken(f"{pair}: {one.keys() ^ other.keys()} is published on one side only")
     moved: dict[str, float] = {}
     allowed: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for address, passed in one.items():
         release, name, _ = address
         there = other[address]
@@ -106,11 +122,14 @@ def _compare(pair: Pair, one: dict[Any, Passed], other: dict[Any, Passed]) -> No
                 f"{pair}: '{name}' moves by {norm:.6g}, which its noise of {passed.noise_std:.6g} would allow "
                 f"up to {limit * passed.scale:.6g}"
             )
+        if limit:
+            shares[name] = norm / (limit * passed.scale)
         moved[release] = moved.get(release, 0.0) + (norm / passed.noise_std) ** 2
         allowed[release] = allowed.get(release, 0.0) + (limit / passed.declared["noise_std"]) ** 2
     for release, square in moved.items():
         if not math.sqrt(square) <= math.sqrt(allowed[release]) * (1 + ROUNDING):
             raise ContractBroken(f"{pair}: the answers of '{release}' together move further than declared")
+    return shares
 
 
 def _check_public(first: PrivateStep, second: PrivateStep) -> None:

@@ -158,6 +158,14 @@ class DeclaresHalfTheBound(DpSgd):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClipsToHalf(DpSgd):
+    """Private, with twice the noise that it needs."""
+
+    def importance(self, samples: Samples) -> Tensor:
+        return (samples.bounds / samples.norms.clamp_min(1e-12)).clamp_max(1.0) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
 class SecondAnswerFree(Fdpg):
     def _gradient(self, task: Task, rates: np.ndarray, kappa: float) -> Release:
         return as_kind(ForgetsBeside, super()._gradient(task, rates, kappa))
@@ -257,6 +265,7 @@ def _of(method: Any, **changed: Any) -> Case:
     return Case(name=type(method).__name__, method=method, **changed)
 
 
+WASTEFUL = "half of the declared bound"
 POISSON = DpSgd(sampling="poisson")
 
 TWINS: Mapping[str, tuple[str, Case]] = {
@@ -267,6 +276,7 @@ TWINS: Mapping[str, tuple[str, Case]] = {
     "noise repeated after a resume": ("noise", _of(POISSON, streams=NoiseByCalls, steps=140)),
     "a hundredth of the noise, charged as if whole": ("events", _of(HundredthOfTheNoise(sampling="poisson"))),
     "a bound declared too small": ("neighbours", _of(DeclaresHalfTheBound())),
+    WASTEFUL: ("neighbours", _of(ClipsToHalf())),
     "the realised batch as divisor": ("neighbours", _of(POISSON, stepper=ByRealisedBatch)),
     "weights normalised by the batch": ("neighbours", _of(NormalisedByBatch(sampling="poisson"))),
     "weights coupled by the mean loss": ("neighbours", _of(FlippedByMeanLoss())),

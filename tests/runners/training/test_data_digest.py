@@ -1,5 +1,6 @@
 """Data that no checksum pins are part of a run's id: an edited file is another run, never the old numbers."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from rawls.datasets.core import base
 from rawls.runners.config.compose import Composer, compose, look_also_in, resolve, run_id
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.schedule.launcher import train
+from rawls.runners.store.stored import LEDGER
 from rawls.runners.training import setup
 
 MODULE = """
@@ -96,6 +98,12 @@ def test_an_edited_file_is_trained_anew_and_the_old_one_is_found_again(asked: li
     assert (tmp_path / "results" / "runs" / first).is_dir()
     write_rows(tmp_path / "rows.csv", 0.25)
     assert trained() == (first, [])
+
+
+def test_the_ledger_says_that_a_digest_of_the_data_is_published(asked: list[str], tmp_path: Path) -> None:
+    (done,) = train([resolve(compose(asked))], command="test").done
+    ledger = json.loads((tmp_path / "results" / "runs" / done / LEDGER).read_text("utf-8"))
+    assert setup.DIGESTED in ledger["assumptions"]
 
 
 def test_a_digest_that_is_insisted_on_is_compared(asked: list[str], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from scipy.special import softmax
 
 from rawls.algorithms.dpsgd import DpSgd
 from rawls.runners.config.compose import CONF, compose, resolve, run_id
@@ -225,6 +226,10 @@ def test_scores_of_every_example_on_request(tmp_path: Path) -> None:
         expected = Store(tmp_path).summary(run_id(config))[part]
         assert found["accuracy"] == expected["accuracy"]
         assert found["loss"] == pytest.approx(expected["loss"])
+        assert own["logits"].shape == (len(rows), 10)
+        assert (own["logits"].argmax(1) == own["label"]).tolist() == own["correct"].tolist()
+        shares = softmax(own["logits"].astype(np.float64), axis=1)[np.arange(len(rows)), own["label"]]
+        assert own["loss"] == pytest.approx(-np.log(shares), rel=1e-4, abs=1e-6)
     assert verify(folder) == []
 
 
