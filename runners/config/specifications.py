@@ -163,8 +163,18 @@ def _fields(target: str, group: str) -> tuple[Any, dict[str, Any]]:
     try:
         cls = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{group}.{TARGET}={target} cannot be imported: {error}") from error
+        raise ConfigError(f"{group}.{TARGET}={target} cannot be imported: {error}{_way_out(target, error)}") from error
     if not dataclasses.is_dataclass(cls):
         raise ConfigError(f"{group}.{TARGET}={target} is not a dataclass: its fields must be the keys of {group}")
     hints = get_type_hints(cls, include_extras=True)
     return cls, {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+def _way_out(target: str, error: Exception) -> str:
+    """For modules that are not found: ours under its old name, or one of the user's own."""
+    top = target.partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    if top in ("algorithms", "datasets", "models"):
+        return f"; ours are in rawls.{top}"
+    return f"; name the folder of {top}.py in PYTHONPATH" if error.name == top else ""

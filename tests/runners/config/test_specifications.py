@@ -134,6 +134,20 @@ def test_a_target_that_is_no_specification_is_refused(target: str, sentence: str
     assert str(caught.value).startswith(sentence)
 
 
+@pytest.mark.parametrize(
+    ("target", "way_out"),
+    [
+        ("nowhere.at.all.Thing", "; name the folder of nowhere.py in PYTHONPATH"),
+        ("algorithms.under_its_old_name.Thing", "; ours are in rawls.algorithms"),
+        ("datasets.under_its_old_name.Thing", "; ours are in rawls.datasets"),
+    ],
+)
+def test_a_module_that_is_not_found_has_a_way_out(target: str, way_out: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be imported: No module named") as caught:
+        build({"_target_": target}, "thing")
+    assert str(caught.value).endswith(way_out)
+
+
 def test_a_union_keeps_an_exact_type() -> None:
     assert type(convert(1, float | int, "key")) is int
     assert type(convert(1, float | None, "key")) is float
