@@ -39,14 +39,14 @@ from rawls.runners.process import lifecycle
 lifecycle.prepare_process()
 from rawls.runners.sweeps.experiments import plan
 from rawls.runners.schedule.launcher import planned, preflight
-from rawls.runners.schedule.planner import fleets, places
+from rawls.runners.schedule.planner import pack_fleets, places
 from rawls.runners.store.results_store import Store
 found = {"imported": seconds()}
 runs = [planned(run.config) for run in plan(arguments, ()).runs]
 found["composed"] = seconds()
 preflight(runs, Store(root / "results"))
 found["checked"] = seconds()
-packed = fleets(runs, workers=len(places(runs, workers=None)))
+packed = pack_fleets(runs, workers=len(places(runs, workers=None)))
 found["packed"] = seconds()
 assert sorted(run.run_id for fleet in packed for run in fleet) == sorted(run.run_id for run in runs)
 print(json.dumps({**found, "runs": len(runs), "fleets": len(packed)}))

@@ -151,7 +151,7 @@ def test_an_open_method_is_one_run_whatever_budget_its_sweep_has() -> None:
     assert {run_id(config) for config in runs} == {run_id(runs[0])}
     assert all(config == Composer()((*chosen, budget)) for config, budget in zip(runs, budgets, strict=True))
     assert {runs[1]["privacy"][key] for key in ("epsilon", "delta", "noise_multiplier")} == {None}
-    assert label_of(runs[0]) == "test_config on digits, open, seed 0"
+    assert label_of(runs[0]) == "test_compose on digits, open, seed 0"
     assert run_id(resolve(compose([*chosen, "privacy.secure=true"]))) != run_id(runs[0])
 
 

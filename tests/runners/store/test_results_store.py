@@ -170,7 +170,8 @@ def test_only_what_changes_numbers_identifies_a_run(results_root: Path) -> None:
         "scale": {"name": "laptop"},
         "tracking": {"mode": "off"},
     }
-    assert hashed_part({**CONFIG, **elsewhere, "privacy": {"epsilon": 1e-05, "delta": None}}) == CONFIG
+    hashed = hashed_part({**CONFIG, **elsewhere, "privacy": {"epsilon": 1e-05, "delta": None}})
+    assert hashed == {**CONFIG, "algorithm": {"_target_": "algorithms.asc.Asc"}}
     store = Store(results_root)
     claimed(store).release()
     assert store.claim(RUN, {**CONFIG, **elsewhere}) is not None
