@@ -28,6 +28,12 @@ from rawls.runners.store.results_store import Store
 from rawls.runners.sweeps import hydra_plugin
 from rawls.runners.sweeps.labels import label_of
 
+# Flags of Hydra whose value may follow as a word of its own.
+WITH_A_VALUE = {
+    *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c"),
+    *("--info", "-i", "--experimental-rerun"),
+}
+
 
 def _train(cfg: DictConfig, command: str) -> dict[str, Any]:
     """Train one run; its configuration.
@@ -123,12 +129,23 @@ def main(arguments: Sequence[str]) -> int:
 @contextmanager
 def _called_with(arguments: Sequence[str]) -> Iterator[None]:
     """What Hydra takes from the process: its arguments, and that errors are raised instead of printed."""
-    before, sys.argv = sys.argv, ["rawls train", *arguments]
+    before, sys.argv = sys.argv, ["rawls train", *_flags_first(arguments)]
     try:
         with environment({"HYDRA_FULL_ERROR": "1"}):
             yield
     finally:
         sys.argv = before
+
+
+def _flags_first(arguments: Sequence[str]) -> list[str]:
+    """The same in the only order that Hydra takes: its flags, then all overrides in one piece."""
+    flags, overrides, rest = list[str](), list[str](), iter(arguments)
+    for text in rest:
+        if not text.startswith("-"):
+            overrides.append(text)
+        else:
+            flags += [text, *([next(rest, "")] if text in WITH_A_VALUE else [])]
+    return flags + overrides
 
 
 if __name__ == "__main__":

@@ -165,6 +165,16 @@ def test_the_users_own_configurations_are_found(trained: list[dict[str, Any]], t
     assert trained[0]["privacy"]["epsilon"] == 3.0
 
 
+def test_flags_may_stand_anywhere(trained: list[dict[str, Any]], tmp_path: Path) -> None:
+    (tmp_path / "more" / "privacy").mkdir(parents=True)
+    (tmp_path / "more" / "privacy" / "eps3.yaml").write_text("epsilon: 3\n")
+    first, *rest = SMALL
+    train.main([first, "--config-dir", "more", *rest, "--info=defaults", "privacy=eps3"])
+    train.main([first, "--config-dir=more", *rest, "-i", "defaults", "privacy=eps3"])
+    train.main([first, "--config-dir=more", *rest, "privacy=eps3"])
+    assert [config["privacy"]["epsilon"] for config in trained] == [3.0]
+
+
 def test_as_a_module_it_trains_from_any_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rawls.runners.train", *SMALL]
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
