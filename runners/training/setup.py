@@ -27,7 +27,6 @@ from rawls.models.architectures.parts.pretrained import Pretrained
 from rawls.models.engines.base import Engine, check_samples_apart
 from rawls.models.engines.check_layers import EngineName, check_layers
 from rawls.models.engines.choose_engine import fused_engine
-from rawls.models.engines.opacus import PHYSICAL_BATCH, OpacusEngine
 from rawls.models.engines.plain import PlainEngine
 from rawls.runners.config.specifications import build
 from rawls.runners.training.recording import rows_at_an_evaluation
@@ -340,11 +339,13 @@ def _engine(
     asked: EngineName | None = None if wanted == "auto" else "fused" if wanted == "fused" else "opacus"
     if check_layers(module(), asked) == "fused":
         return fused_engine(module, device=torch.device(device))
-    return OpacusEngine(
+    from rawls.models.engines import opacus  # a second to import, and not needed by the others
+
+    return opacus.OpacusEngine(
         module,
         device=torch.device(device),
         mode="ghost" if wanted == "opacus_ghost" else "hooks",
-        physical_batch=physical_batch or PHYSICAL_BATCH,
+        physical_batch=physical_batch or opacus.PHYSICAL_BATCH,
     )
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from scipy.special import softmax
 
 from rawls.algorithms.dpsgd import DpSgd
 from rawls.runners.config.compose import CONF, compose, resolve, run_id
@@ -209,28 +208,6 @@ def test_the_weights_that_are_kept_are_those_that_were_tested(tmp_path: Path, en
     assert run_id(without) == run_id(config)
     assert not (tmp_path / "without" / "runs" / run_id(config) / "weights.safetensors").exists()
     assert results(tmp_path, config) == results(tmp_path / "without", without)
-
-
-def test_scores_of_every_example_on_request(tmp_path: Path) -> None:
-    config = configured(tmp_path, "algorithm=dpsgd", "results.scores=true")
-    train(tmp_path, [config])
-    folder, data = tmp_path / "runs" / run_id(config), setup.load(config)
-    with np.load(folder / "scores.npz") as file:
-        scores = dict(file)
-    for part, rows in data.splits(config["seed"])._asdict().items():
-        own = {name: values[scores["split"] == part] for name, values in scores.items()}
-        assert own["row"].tolist() == rows.tolist()
-        assert own["label"].tolist() == data.labels[rows].tolist()
-        assert own["group"].tolist() == data.groups[rows].tolist()
-        found = group_metrics(own["loss"], own["correct"], own["group"], 10)
-        expected = Store(tmp_path).summary(run_id(config))[part]
-        assert found["accuracy"] == expected["accuracy"]
-        assert found["loss"] == pytest.approx(expected["loss"])
-        assert own["logits"].shape == (len(rows), 10)
-        assert (own["logits"].argmax(1) == own["label"]).tolist() == own["correct"].tolist()
-        shares = softmax(own["logits"].astype(np.float64), axis=1)[np.arange(len(rows)), own["label"]]
-        assert own["loss"] == pytest.approx(-np.log(shares), rel=1e-4, abs=1e-6)
-    assert verify(folder) == []
 
 
 def test_public_state_may_hold_scalars_of_any_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
