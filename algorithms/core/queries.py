@@ -41,14 +41,15 @@ class FleetQueries:
             sums.index_add_(0, cells, clipped.to(torch.float64))
         return self._member.ledger.publish(release, sums, self._step).cpu().numpy()
 
-    def losses(self, release: Release, params: Tensor) -> Tensor:
-        """Private: the losses of the rows that the release draws at this step, under these parameters."""
+    def losses(self, release: Release, *points: Tensor) -> list[Tensor]:
+        """Private: the losses of the rows that the release draws at this step, [row] under each of the parameters."""
         data = self._member.data
-        parts = [
-            self._engine.evaluate(params, data.gather(data.rows[part]), data.labels[part])[0]
-            for part in self._drawn(release)
-        ]
-        return torch.cat([params.new_zeros(0), *parts])
+        parts = [[params.new_zeros(0)] for params in points]
+        for part in self._drawn(release):
+            inputs, labels = data.gather(data.rows[part]), data.labels[part]
+            for params, of_point in zip(points, parts, strict=True):
+                of_point.append(self._engine.evaluate(params, inputs, labels)[0])
+        return [torch.cat(of_point) for of_point in parts]
 
     def generator(self, purpose: str) -> np.random.Generator:
         return self._member.streams.generator(purpose, self._step)

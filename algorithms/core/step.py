@@ -249,7 +249,7 @@ class PrivateStep(FleetStep[PrivateMember]):
         method = cast(Tests, member.method)
         release = method.test_release(member.task, member.plan, member.state)
         queries = FleetQueries(self.engine, self.params[run], member, step)
-        losses = [queries.losses(release, params) for params in (before, self.params[run])]
+        losses = queries.losses(release, before, self.params[run])
         half = torch.tensor(release.bounds, dtype=torch.float64, device=before.device).min() / 2
         number = method.test(*losses).to(torch.float64).reshape(1).nan_to_num(nan=float(half)).clamp(-half, half)
         answer = float(member.ledger.publish(release, number, step))

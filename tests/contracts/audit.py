@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 
 from rawls.accounting.audit.bounds import error_rates, gaussian_bound
 from rawls.accounting.events import Everyone, Neighbouring
+from rawls.accounting.mechanism.sampling import SamplingLaw
 from rawls.algorithms.core.method import Method
 from tests.contracts.door import ContractBroken, Door, Passed
 from tests.contracts.neighbours import absent_records
@@ -126,7 +128,8 @@ def _both_sides(
         members = members_of(case, keys, rows, watched=watched, held=held, absent=absent)
         steppers.append(fleet_of(case, members, seeds=[0] * runs))
         doors.append(Door(steppers[-1], shown=doors[0] if doors else None))
-    with absent_records():
+    # Rows are drawn for many steps at once, of which the run makes two.
+    with absent_records(), mock.patch.object(SamplingLaw, "block_steps", STEPS):
         for step in range(case.steps):
             for stepper in steppers:
                 stepper.step(step)

@@ -15,7 +15,10 @@ from rawls.runners.store.results_store import Store
 from rawls.runners.sweeps.experiments import ComposedRun, plan, write_manifest
 from rawls.runners.training.fleet import train_fleet
 
-SMALLEST = ["scale=smoke", "dataset.provenance=simulated", "schedule.max_steps=2", "seed=0", "tracking=off"]
+SMALLEST = [
+    *("scale=smoke", "dataset.provenance=simulated", "schedule.max_steps=2", "schedule.evaluations=1"),
+    *("seed=0", "tracking=off"),
+]
 
 
 def first_of_each(runs: tuple[ComposedRun, ...]) -> list[ComposedRun]:

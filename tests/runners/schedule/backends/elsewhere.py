@@ -17,7 +17,7 @@ from tests.tree import ROOT
 # Two fleets for two workers, of some seconds each.
 SWEEP = [
     *("dataset=digits", "scale=smoke", "tracking=off", "privacy=eps8"),
-    *("algorithm=asc,dpsgd", "seed=0,1", "schedule.max_steps=2500", "hydra.launcher.workers=2"),
+    *("algorithm=asc,dpsgd", "seed=0,1", "schedule.max_steps=1500", "hydra.launcher.workers=2"),
 ]
 NUM_RUNS = 4
 # Far beyond what anything here takes; reaching it is a failure.
