@@ -166,7 +166,7 @@ class FleetLedgers:
 
     def publish(self, releases: Sequence[Release | Rescaled], totals: Tensor, step: int) -> Tensor:
         """Add each run's noise to its private sum [run, coordinate], in place, and record it."""
-        stds = tuple(ledger.open(release, step) for ledger, release in zip(self._ledgers, releases, strict=True))
+        stds = tuple([ledger.open(release, step) for ledger, release in zip(self._ledgers, releases, strict=True)])
         if releases != self._releases:
             self._releases = releases
             self._names = tuple(_declared(release).name for release in releases)

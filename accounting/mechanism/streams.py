@@ -106,7 +106,7 @@ class FleetNoise:
         self._streams = streams
         self._secure = any(one.secure for one in streams)
         self._block: tuple[object, ...] = ()
-        self._normal: torch.Tensor
+        self._normal: tuple[torch.Tensor, ...]  # by place in the block
         self._stds: tuple[float, ...] = ()
         self._column: torch.Tensor
 
@@ -123,7 +123,7 @@ class FleetNoise:
             import torch
 
             drawn = [one.normal_block(values[run], number, purposes[run]) for run, one in enumerate(self._streams)]
-            self._block, self._normal = block, torch.stack(drawn, 1)
+            self._block, self._normal = block, torch.stack(drawn, 1).unbind(0)
         if stds != self._stds:
             self._stds, self._column = stds, values.new_tensor(stds).unsqueeze(1)
         values.addcmul_(self._normal[place], self._column)

@@ -91,6 +91,7 @@ class PrivateStep(FleetStep[PrivateMember]):
         self._needs: list[Literal["losses", "norms"] | None] = [
             member.method.look_at if isinstance(member.method, Asks) else None for member in members
         ]
+        self._looks = any(self._needs)
         self._directing = [
             _Directing(of, method, [member.method for member in members[of]], self.params)
             for of, method in stack([member.method for member in members], self.params)
@@ -127,7 +128,7 @@ class PrivateStep(FleetStep[PrivateMember]):
     @torch.inference_mode()  # without autograd's book-keeping: a tenth of a small model's step
     def step(self, step: int) -> WeightedSum:
         batch, look = self._draw(step), None
-        if any(self._needs):
+        if self._looks:
             batch = replace(batch, bounds=batch.bounds.clone())
             look = _LookAtBatch(self.members, self._needs, batch, step)
         summed = self._weighted_sum(batch, look)

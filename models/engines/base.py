@@ -220,7 +220,7 @@ def aligned_rows(rows: int, columns: int, like: Tensor) -> Tensor:
     """
     step = ALIGNMENT_BYTES // like.element_size()
     width = -(-columns // step) * step
-    return torch.zeros(rows, width, dtype=like.dtype, device=like.device)[:, :columns]
+    return like.new_zeros(rows, width).narrow(1, 0, columns)
 
 
 def aligned(values: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 import torch
@@ -78,16 +78,13 @@ def weigh_parts(
     return list(map(finish, (kept.popleft() for _ in range(len(kept))) if keep else parts()))
 
 
-def alike(second: SecondPoint | None, runs: int) -> Iterator[slice]:
+def alike(second: SecondPoint | None, runs: int) -> list[slice]:
     """Neighbouring runs that take their gradients at the same points."""
     if second is None:
-        yield slice(0, runs)
-        return
-    start = 0
-    for _, together in groupby(second.shares, key=lambda share: (share == 0, share == 1)):
-        stop = start + len(list(together))
-        yield slice(start, stop)
-        start = stop
+        return [slice(0, runs)]
+    lengths = [len(list(same)) for _, same in groupby(second.shares, key=lambda share: (share == 0, share == 1))]
+    stops = list(accumulate(lengths))
+    return [slice(stop - length, stop) for length, stop in zip(lengths, stops, strict=True)]
 
 
 Point = tuple[Tensor, Sequence[float] | None]

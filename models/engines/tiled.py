@@ -94,7 +94,7 @@ class TiledEngine(SideBySideEngine):
             self._viewed = at[0][0], views[0]
         else:
             views = [self._viewed[1]]
-        where = list(zip(views, (shares for _, shares in at), strict=True))
+        where = [(of_layers, shares) for of_layers, (_, shares) in zip(views, at, strict=True)]
         sums = self._by_layer(rows_of(total, runs))
         x, numbers = inputs.numpy()[runs], labels.numpy()[runs]
         x = x.reshape(*numbers.shape, math.prod(x.shape[2:]))
@@ -118,9 +118,9 @@ class TiledEngine(SideBySideEngine):
         x, labels = x.reshape(*tiles, x.shape[2]), labels.reshape(tiles)
         passes = [self._propagate_tiles(views, shares, x, labels) for views, shares in where]
         losses, tapes = passes[0][0], [tape for _, tape in passes]
-        of_layers = (
+        of_layers = [
             _squares(passed, bias=layer.bias is not None) for layer, *passed in zip(self._layers, *tapes, strict=True)
-        )
+        ]
         norms = np.sqrt(reduce(np.add, of_layers))
         finite = float(norms.sum()) < math.inf
         if not finite:  # zero times nan is nan, so what is not finite is taken out before it is summed

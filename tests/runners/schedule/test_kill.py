@@ -23,7 +23,15 @@ from rawls.runners.store.checksums import verify
 from tests.runners.saving_sweep import RUNS
 from tests.tree import ROOT
 
-COMMAND = ["reproduce", "asc/table1", "dataset=digits", "algorithm=asc,dpsgd", "seed=0,1", "scale=smoke", "privacy=eps8"]
+COMMAND = [
+    "reproduce",
+    "asc/table1",
+    "dataset=digits",
+    "algorithm=asc,dpsgd",
+    "seed=0,1",
+    "scale=smoke",
+    "privacy=eps8",
+]
 STEPS_PER_KILL = 100  # so that the sweep is not over before the last kill
 
 
