@@ -1,8 +1,8 @@
 """A method to copy: DP-SGD with Poisson sampling, and a weight that lowers large losses. It is no method of the suite.
 
 1. Copy this file to algorithms/<name>.py, or as <name>.py into a folder of your own that PYTHONPATH names.
-2. Write <name>.yaml: `_target_: algorithms.<name>.<Class>` (or `_target_: <name>.<Class>`), then every field of the
-   class with its default, for conf/algorithm/ or for algorithm/ in the folder that `--config-dir` names.
+2. Write <name>.yaml: `_target_: rawls.algorithms.<name>.<Class>` (in a folder of your own `<name>.<Class>`), then every
+   field of the class with its default, for conf/algorithm/ or for algorithm/ in the folder that `--config-dir` names.
 3. `rawls train algorithm=<name> privacy=eps8`; with folders of your own,
    `PYTHONPATH=FOLDER rawls train --config-dir CONF algorithm=<name> privacy=eps8`.
 

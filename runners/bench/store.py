@@ -127,7 +127,7 @@ def config_of(number: int) -> dict[str, Any]:
     coordinates = entry["coordinates"]
     return {
         **_CONFIG,
-        "algorithm": {"_target_": f"algorithms.{entry['algorithm']}.Method", "clip_norm": 1.0},
+        "algorithm": {"_target_": f"rawls.algorithms.{entry['algorithm']}.Method", "clip_norm": 1.0},
         "privacy": {**_CONFIG["privacy"], "epsilon": coordinates["epsilon"]},
         "optimizer": {**_CONFIG["optimizer"], "lr": coordinates["lr"]},
         "seed": entry["seed"],
