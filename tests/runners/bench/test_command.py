@@ -10,6 +10,7 @@ from rawls.runners.bench import command, step, sweep
 from rawls.runners.config.errors import ConfigError
 
 
+@pytest.mark.system  # half a minute of processes
 def test_a_tiny_bench_of_one_run_writes_its_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,6 +37,7 @@ def test_a_tiny_bench_of_one_run_writes_its_table(
     assert str(tmp_path) not in text + json.dumps(record)
 
 
+@pytest.mark.system
 def test_a_tiny_bench_of_ten_runs_writes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {key: sweep.arrangements(2)[key] for key in ("same batch", "rawls", "plain", "hooks")}
     monkeypatch.setattr(sweep, "arrangements", lambda _cores: few)

@@ -9,6 +9,7 @@ from rawls.runners.bench import pages, store
 from rawls.runners.bench.table import number
 
 
+@pytest.mark.system  # half a minute
 def test_it_visits_every_page_and_writes_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "ROWS", 2)
     table = pages.measured(Namespace(runs=180))

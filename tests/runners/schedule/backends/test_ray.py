@@ -53,6 +53,7 @@ def test_a_missing_package_says_how_to_install_it(tmp_path: Path, monkeypatch: p
         train.main(["-m", RAY, "seed=0,1", *SMALL])
 
 
+@pytest.mark.system  # a minute; test_local.py and test_cluster.py lose workers too
 def test_a_worker_killed_in_the_middle_costs_only_its_time(tmp_path: Path) -> None:
     """Two workers of a Ray of its own come to the numbers of two processes of this machine, though one is killed."""
     with sweep(tmp_path / "here") as command:
