@@ -15,6 +15,7 @@ On the CPU, by numpy: ranking a batch of hundreds takes less time than launching
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -161,14 +162,15 @@ def weights(keys: Floats, thresholds: Floats, tail: Tail) -> Floats:
         keys: of `rank_keys`, or any others that depend on their own row alone, [..., slot]; not nan.
         thresholds: what each row is clipped to, [..., slot]; 0 where a slot is unused.
     """
-    order = keys.argsort(axis=-1, stable=True)
-    widths = np.take_along_axis(thresholds.astype(np.float64), order, -1)
+    shape = (math.prod(keys.shape[:-1]), keys.shape[-1])
+    batches, order = np.arange(shape[0])[:, None], keys.reshape(shape).argsort(axis=-1, stable=True)
+    widths = thresholds.reshape(shape)[batches, order].astype(np.float64)
     kept = _kept(widths.cumsum(-1), tail)
     kept[..., 1:] -= kept[..., :-1].copy()
     means = np.divide(kept, widths, out=np.zeros_like(widths), where=widths > 0)
     found = np.empty_like(means)
-    np.put_along_axis(found, order, means.clip(0, 1), -1)
-    return found
+    found[batches, order] = np.minimum(np.maximum(means, 0), 1)
+    return found.reshape(keys.shape)
 
 
 def _kept(ends: Floats, tail: Tail) -> Floats:

@@ -43,6 +43,7 @@ GROUP_SIZES = (12_000, 5_000, 2_000, 1_000)
 BATCH = 256
 PARTS = 5  # the timed steps are cut into so many parts, and the median part counts
 WARM_UP_STEPS = 5
+FEW_DRAWS = 60
 CPU = torch.device("cpu")
 ASC = Asc()
 warnings.filterwarnings("ignore", "Full backward hook is firing")  # Opacus', on inputs that need no gradient
@@ -129,6 +130,11 @@ class OneBatch(PrivateStep):
     def next_step(self) -> None:
         self.step(self.steps)
         self.steps += 1
+
+    def keep_full_batch(self) -> None:
+        """Keep one of at most BATCH rows, and all but few of them: a row more may take a tile or chunk of its own."""
+        drawn = (super(OneBatch, self)._draw(step) for step in range(FEW_DRAWS))
+        self.batch = max(drawn, key=lambda batch: (batch.count(0) <= BATCH, -abs(BATCH - batch.count(0))))
 
     def _draw(self, step: int) -> Batch:
         if self.batch is None or self.draws:
