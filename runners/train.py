@@ -28,7 +28,7 @@ from rawls.runners.store.results_store import Store
 from rawls.runners.sweeps import hydra_plugin
 from rawls.runners.sweeps.labels import label_of
 
-# Flags of Hydra whose value may follow as a word of its own.
+# Flags of Hydra whose value may follow as a word of its own; --info may do without.
 WITH_A_VALUE = {
     *("--config-dir", "-cd", "--config-name", "-cn", "--config-path", "-cp", "--package", "-p", "--cfg", "-c"),
     *("--info", "-i", "--experimental-rerun"),
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str]) -> int:
 @contextmanager
 def _called_with(arguments: Sequence[str]) -> Iterator[None]:
     """What Hydra takes from the process: its arguments, and that errors are raised instead of printed."""
-    before, sys.argv = sys.argv, ["rawls train", *_flags_first(arguments)]
+    before, sys.argv = sys.argv, ["rawls train", *_flags_last(arguments)]
     try:
         with environment({"HYDRA_FULL_ERROR": "1"}):
             yield
@@ -137,15 +137,13 @@ def _called_with(arguments: Sequence[str]) -> Iterator[None]:
         sys.argv = before
 
 
-def _flags_first(arguments: Sequence[str]) -> list[str]:
-    """The same in the only order that Hydra takes: its flags, then all overrides in one piece."""
-    flags, overrides, rest = list[str](), list[str](), iter(arguments)
-    for text in rest:
-        if not text.startswith("-"):
-            overrides.append(text)
-        else:
-            flags += [text, *([next(rest, "")] if text in WITH_A_VALUE else [])]
-    return flags + overrides
+def _flags_last(arguments: Sequence[str]) -> list[str]:
+    """The same in an order that Hydra takes, all overrides in one piece."""
+    overrides, flags = list[str](), list[str]()
+    for before, text in zip(["", *arguments], arguments, strict=False):
+        is_value = before in WITH_A_VALUE and (before not in ("--info", "-i") or "=" not in text)
+        (flags if text.startswith("-") or is_value else overrides).append(text)
+    return overrides + flags
 
 
 if __name__ == "__main__":

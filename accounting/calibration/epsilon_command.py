@@ -1,9 +1,8 @@
-"""`python -m rawls.accounting.calibration.epsilon_command`: what a noise multiplier guarantees, as JSON."""
+"""`rawls budget --noise-multiplier`: what a noise multiplier guarantees, as JSON."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +11,7 @@ from rawls.accounting.calibration.noise_command import DescribedRun, answer, run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = run_parser(
-        "rawls.accounting.calibration.epsilon_command",
-        "The epsilon that a noise multiplier (noise std / norm bound) gives.",
-    )
+    parser = run_parser("The epsilon that a noise multiplier (noise std / norm bound) gives.")
     parser.add_argument("--noise-multiplier", type=float, required=True)
     return answer(parser, argv, _epsilon)
 
@@ -28,7 +24,3 @@ def _epsilon(options: argparse.Namespace, run: DescribedRun) -> dict[str, Any]:
         accountant=run.accountant,
     )
     return run.report(options.noise_multiplier, guarantee)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,7 +1,6 @@
-"""`python -m rawls.accounting.calibration.noise_command`: the noise that a budget needs, as JSON.
+"""`rawls budget`: the noise that a budget needs, as JSON.
 
-The options describe a run; `python -m rawls.accounting.calibration.epsilon_command` takes the same and answers the
-inverse question.
+The options describe a run; with --noise-multiplier epsilon_command.py takes the same and answers the inverse question.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
@@ -71,9 +69,9 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())}\n")
 
 
-def run_parser(module: str, description: str) -> OneLineParser:
+def run_parser(description: str) -> OneLineParser:
     """The options that describe a run, shared by both questions."""
-    parser = OneLineParser(prog=f"python -m {module}", description=description, allow_abbrev=False)
+    parser = OneLineParser(prog="rawls budget", description=description, allow_abbrev=False)
     add = parser.add_argument
     add("--sampling", choices=("without_replacement", "poisson", "none"), default="without_replacement")
     add("--population", type=int, help="training examples; needed unless --sampling none")
@@ -146,10 +144,7 @@ def answer(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = run_parser(
-        "rawls.accounting.calibration.noise_command",
-        "The smallest noise multiplier (noise std / norm bound) for a budget.",
-    )
+    parser = run_parser("The smallest noise multiplier (noise std / norm bound) for a budget.")
     parser.add_argument("--epsilon", type=float, required=True, help="the target")
     parser.add_argument("--search", choices=get_args(Search), default="tight", help="opacus: the papers' bisection")
     return answer(parser, argv, _calibrate)
@@ -166,7 +161,3 @@ def _calibrate(options: argparse.Namespace, run: DescribedRun) -> dict[str, Any]
     )
     report = run.report(calibration.noise_multiplier, calibration.guarantee)
     return report | {"target_epsilon": options.epsilon, "search": options.search}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -174,8 +174,7 @@ class Looks(Asks):
 
 
 class Ranks(Asks):
-    """A method that weighs a sample by its rank in the batch: the core computes the weights
-    (algorithms/core/tails.py)."""
+    """A method that weighs a sample by its rank in the batch; the weights are those of algorithms/core/tails.py."""
 
     @property
     def look_at(self) -> Literal["losses", "norms"]:

@@ -24,8 +24,7 @@ LATEX = {letter: rf"$\{name}$" for letter, name in GREEK.items()} | {
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """`mark` is a kind of cell that a page may colour, see analysis/compare/against_paper.py: its text says the
-    same."""
+    """`mark`, of analysis/compare/against_paper.py, is a kind of cell that pages may colour: its text says the same."""
 
     text: str
     bold: bool = False

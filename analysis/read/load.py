@@ -1,8 +1,8 @@
 """The results store as tidy pandas frames.
 
-    store = analysis.load("results")
+    store = rawls.load("results")
 
-Frames, whose every column analysis/read/columns.py explains (print(analysis.describe("runs"))):
+Frames, whose every column analysis/read/columns.py explains (print(rawls.describe("runs"))):
     store.runs      one row per run, whatever its state
     store.groups    one row per run, split and group, of the last iterate. An empty group has count 0 and NaN, never 0
     store.owners    one row per run and owner, of methods that keep a budget for each

@@ -249,7 +249,7 @@ algorithm or optimizer, it keeps. Runs pair by seed, at equal values of what var
     ),
     "bench": Command(
         call=bench,
-        usage="bench [step|sweep|plan|store|pages]",
+        usage="bench [step|methods|sweep|plan|store|pages]",
         summary="speed and memory against Opacus and plain SGD; of planning, stores, pages",
     ),
 }

@@ -49,8 +49,7 @@ class Worker:
         self.presence = Presence(folder, self._describe)
 
     def note(self, message: Mapping[str, Any]) -> None:
-        """Let others know of a message (runners/schedule/progress.py); its rate counts from the first step it tells
-        of."""
+        """Let others know of a message (schedule/progress.py); a rate counts from the first step it tells of."""
         run_id, step = message["run_id"], message.get("step")
         with self._guard:
             run = self._runs.setdefault(run_id, {"run_id": run_id})

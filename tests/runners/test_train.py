@@ -170,7 +170,9 @@ def test_flags_may_stand_anywhere(trained: list[dict[str, Any]], tmp_path: Path)
     (tmp_path / "more" / "privacy" / "eps3.yaml").write_text("epsilon: 3\n")
     first, *rest = SMALL
     train.main([first, "--config-dir", "more", *rest, "--info=defaults", "privacy=eps3"])
-    train.main([first, "--config-dir=more", *rest, "-i", "defaults", "privacy=eps3"])
+    train.main([first, "--config-dir=more", "-i", "defaults", *rest, "privacy=eps3"])
+    train.main([first, "--config-dir=more", "-i", *rest, "privacy=eps3"])
+    train.main([first, "--config-dir=more", *rest, "privacy=eps3", "--info"])
     train.main([first, "--config-dir=more", *rest, "privacy=eps3"])
     assert [config["privacy"]["epsilon"] for config in trained] == [3.0]
 

@@ -1,12 +1,12 @@
 /* Per-sample weight gradients of a 3-column convolution with stride 1, and their squared norms.
  *
- * No library has this operation: batch kernels add the samples up. The other way here (models/engines/kernels/conv2d.py) asks oneDNN
- * for one convolution with a group per sample, which copies both tensors into another layout and writes gradients that
- * are read again for their norms.
+ * No library has this operation: batch kernels add the samples up. The other way here (conv2d.py, in
+ * this folder) asks oneDNN for one convolution with a group per sample, which copies both tensors into another layout
+ * and writes gradients that are read again for their norms.
  *
  * Lanes of a vector are output channels. For a block of (input channel, kernel row) pairs all sums over the positions
  * stay in registers: each value of the input is read once and meets the three gradients to its left and right.
- * Compiled by models/engines/kernels/compiled.py for the machine it runs on; every sum has one order, whatever the chunk.
+ * Compiled by compiled.py for the machine it runs on; every sum has one order, whatever the chunk.
  */
 
 #include <stdint.h>

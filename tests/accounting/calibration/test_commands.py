@@ -116,7 +116,7 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], options: str,
     assert stopped.value.code == 2
     assert out == ""
     assert err.count("\n") == 1
-    assert err.startswith("python -m rawls.accounting.calibration.noise_command: error: ")
+    assert err.startswith("rawls budget: error: ")
     assert message in err
 
 
@@ -129,17 +129,15 @@ def test_noise_that_is_none_is_one_line_too(capsys: pytest.CaptureFixture[str], 
     assert (out, err.count("\n")) == ("", 1)
 
 
-def test_as_modules_from_a_shell() -> None:
+def test_from_a_shell() -> None:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True)
+        budget = [sys.executable, "-m", "rawls.runners.cli.commands", "budget"]
+        return subprocess.run([*budget, *words], cwd=ROOT, capture_output=True, text=True)
 
-    good = run("rawls.accounting.calibration.noise_command", *ISSUE.split(), "--epsilon", "1")
+    good = run(*ISSUE.split(), "--epsilon", "1")
     assert (good.returncode, good.stderr) == (0, "")
     assert json.loads(good.stdout)["noise_multiplier"] == pytest.approx(5.04371, abs=1e-5)
-    bad = run("rawls.accounting.calibration.epsilon_command", *ISSUE.split())
+    bad = run(*ISSUE.split())
     assert (bad.returncode, bad.stdout) == (2, "")
-    assert (
-        bad.stderr == "python -m rawls.accounting.calibration.epsilon_command: error: the following arguments are "
-        "required: --noise-multiplier\n"
-    )
-    assert "--noise-multiplier" in run("rawls.accounting.calibration.epsilon_command", "--help").stdout
+    assert bad.stderr == "rawls budget: error: the following arguments are required: --epsilon\n"
+    assert "--noise-multiplier" in run("--noise-multiplier", "2", "--help").stdout
