@@ -246,6 +246,31 @@ def initial_parameters(build: Callable[[], nn.Module], seed: int) -> nn.Module:
         return build()
 
 
+class ModuleEngine:
+    """What engines that compute with a module of their own share: its flat parameters, and how a run begins.
+
+    Args:
+        build: makes the module; called with torch's generator seeded by `initial`.
+        device: where parameters and batches live.
+    """
+
+    num_buffers = 0
+
+    def __init__(self, build: Callable[[], nn.Module], device: torch.device) -> None:
+        self._build = build
+        self._device = device
+        self._module = initial_parameters(build, 0).to(device).train()
+        self._flat = FlatParameters(self._module)
+        self.num_parameters = self._flat.num_parameters
+
+    def initial(self, seed: int) -> Tensor:
+        module = initial_parameters(self._build, seed)
+        return FlatParameters(module).flatten(module).to(self._device)
+
+    def named(self, params: Tensor) -> dict[str, Tensor]:
+        return self._flat.named(params)
+
+
 def check_samples_apart(engine: Engine, inputs: Tensor, labels: Tensor) -> None:
     """Raise a ValueError unless gradient norms in a batch are those of each sample alone.
 

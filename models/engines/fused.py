@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from rawls.models.engines.base import (
-    FlatParameters,
     Look,
+    ModuleEngine,
     SecondPoint,
     Triple,
     Weigh,
@@ -26,7 +26,6 @@ from rawls.models.engines.base import (
     aligned,
     aligned_rows,
     bindable,
-    initial_parameters,
 )
 from rawls.models.engines.batch_parts import Part, PointOfRun, points_of_run, weigh_parts
 from rawls.models.engines.kernels import conv2d
@@ -43,21 +42,18 @@ FEW_SAMPLES, INSTEAD_OF_FEW, INSTEAD_BYTES = 16, 32, 256 << 20
 LOOK_BYTES = {"cpu": 1 << 30, "cuda": 8 << 30}
 
 
-class FusedEngine:
+class FusedEngine(ModuleEngine):
     """Ghost norms and one weighted sum, for models composed of the layers in `RULES`.
 
     Args:
-        build: makes the module; called with torch's generator seeded by `initial`.
-        device: where parameters and batches live.
+        build, device: of the module.
         chunk: samples per chunk; None takes as many as keep a chunk's activations in `CHUNK_BYTES`. It changes
             speed and memory, not the result beyond float rounding.
     """
 
     def __init__(self, build: Callable[[], nn.Module], *, device: torch.device, chunk: int | None = None) -> None:
-        self._build = build
-        self._device = device
-        self._module = initial_parameters(build, 0).to(device).train().requires_grad_(False)
-        self._flat = FlatParameters(self._module)
+        super().__init__(build, device)
+        self._module.requires_grad_(False)
         self._bound: Tensor | None = None
         self._chunk = chunk
         self._of_a_sample: int | None = None
@@ -70,15 +66,6 @@ class FusedEngine:
         if device.type == "cpu" and any(isinstance(layer, nn.Conv2d) for layer in self._places):
             conv2d.kernel()  # checked now: what the check takes would lie between a chunk's tensors, and keep 40 MB
         self._propagation = propagation(self._module, list(self._places))
-        self.num_parameters = self._flat.num_parameters
-        self.num_buffers = 0
-
-    def initial(self, seed: int) -> Tensor:
-        module = initial_parameters(self._build, seed)
-        return FlatParameters(module).flatten(module).to(self._device)
-
-    def named(self, params: Tensor) -> dict[str, Tensor]:
-        return self._flat.named(params)
 
     def weighted_sum(
         self,

@@ -20,8 +20,8 @@ from opacus.grad_sample.functorch import ft_compute_per_sample_gradient
 from torch import Tensor, nn
 
 from rawls.models.engines.base import (
-    FlatParameters,
     Look,
+    ModuleEngine,
     SecondPoint,
     Triple,
     Weigh,
@@ -29,7 +29,6 @@ from rawls.models.engines.base import (
     aligned,
     aligned_rows,
     bindable,
-    initial_parameters,
     usable_by_autograd,
 )
 from rawls.models.engines.batch_parts import Part, PointOfRun, points_of_run, weigh_parts
@@ -74,7 +73,7 @@ PHYSICAL_BATCH = 16
 LOOK_BYTES = 1 << 30  # per-sample gradients that a look may keep until their weights are known; more are computed twice
 
 
-class OpacusEngine:
+class OpacusEngine(ModuleEngine):
     """Per-sample gradients by hooks on modules, one run after another, in micro-batches.
 
     Args:
@@ -96,14 +95,11 @@ class OpacusEngine:
             raise ValueError(f"mode={mode} is not one of the Opacus engine's: {', '.join(get_args(Mode))}")
         if physical_batch < 1:
             raise ValueError(f"physical_batch={physical_batch} must be at least 1")
-        self._build = build
-        self._device = device
+        # In training mode for good: hooks are silent in the other, and to no layer taken here it matters.
+        super().__init__(build, device)
         self._mode = mode
         self._physical_batch = physical_batch
-        # In training mode for good: hooks are silent in the other, and to no layer taken here it matters.
-        self._module = initial_parameters(build, 0).to(device).train()
         check_layers(self._module, "opacus")
-        self._flat = FlatParameters(self._module)
         self._parameters = [getattr(layer, name) for layer, name in self._flat.of_layers()]
         names = {id(parameter): name for name, parameter in self._module.named_parameters()}
         self._names = [names[id(parameter)] for parameter in self._parameters]
@@ -112,15 +108,6 @@ class OpacusEngine:
                 layer.register_forward_pre_hook(_make_contiguous)
         # Not strict: it refuses constant buffers too, and check_layers has refused the layers it is after.
         self._hooks = _HOOKS[mode](self._module, loss_reduction="sum", strict=False)
-        self.num_parameters = self._flat.num_parameters
-        self.num_buffers = 0
-
-    def initial(self, seed: int) -> Tensor:
-        module = initial_parameters(self._build, seed)
-        return FlatParameters(module).flatten(module).to(self._device)
-
-    def named(self, params: Tensor) -> dict[str, Tensor]:
-        return self._flat.named(params)
 
     def weighted_sum(
         self,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from rawls.models.engines.base import (
     FlatParameters,
     Look,
+    ModuleEngine,
     SecondPoint,
     Triple,
     Weigh,
@@ -32,7 +33,7 @@ from rawls.models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs
 AT_ONCE = 512  # samples that are evaluated together
 
 
-class PlainEngine:
+class PlainEngine(ModuleEngine):
     """Sums of weights x losses by autograd, one run after another.
 
     A run's row is its parameters and behind them its buffers, running statistics above all. A step moves the buffers,
@@ -44,14 +45,10 @@ class PlainEngine:
     """
 
     def __init__(self, build: Callable[[], nn.Module], *, device: torch.device) -> None:
-        self._build = build
-        self._device = device
-        self._module = initial_parameters(build, 0).to(device)
+        super().__init__(build, device)
         check_layers(self._module, "plain")
-        self._flat = FlatParameters(self._module)
         self._parameters = [getattr(layer, name) for layer, name in self._flat.of_layers()]
         self._draws = any(draws_at_random(layer) for layer in self._module.modules())
-        self.num_parameters = self._flat.num_parameters
         self.num_buffers = sum(buffer.numel() for buffer in self._module.buffers())
 
     def initial(self, seed: int) -> Tensor:
@@ -59,7 +56,7 @@ class PlainEngine:
         return torch.cat([FlatParameters(module).flatten(module), *_buffers(module)]).to(self._device)
 
     def named(self, params: Tensor) -> dict[str, Tensor]:
-        found, start = self._flat.named(params[: self.num_parameters]), self.num_parameters
+        found, start = super().named(params[: self.num_parameters]), self.num_parameters
         for name, buffer in self._module.named_buffers():
             found[name] = params[start : start + buffer.numel()].view(buffer.shape)
             start += buffer.numel()

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from rawls.models.architectures.parts.layers import Tanh
-from rawls.models.engines.base import Look, SecondPoint, Weigh, WeightedSum
 from rawls.models.engines.batch_parts import Part, Point, rows_of
 from rawls.models.engines.fused import CHUNK_BYTES
 from rawls.models.engines.layer_rules import LEAST_SQUARE
@@ -73,20 +72,8 @@ class TiledEngine(SideBySideEngine):
         self._slots_at_once = -(-wanted // TILE_ROWS) * TILE_ROWS  # a function of the model alone
         self._viewed: tuple[Tensor | None, Views] = (None, [])
 
-    @np.errstate(invalid="ignore", over="ignore")  # what is not finite is dealt with
-    def weighted_sum(
-        self,
-        params: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        weigh: Weigh,
-        counts: Sequence[int] | None = None,
-        *,
-        look: Look | None = None,
-        second: SecondPoint | None = None,
-        seeds: Sequence[int] | None = None,
-    ) -> WeightedSum:
-        return super().weighted_sum(params, inputs, labels, weigh, counts, look=look, second=second, seeds=seeds)
+    # Numpy need not warn: what is not finite is dealt with.
+    weighted_sum = np.errstate(invalid="ignore", over="ignore")(SideBySideEngine.weighted_sum)
 
     def _parts_of(self, at: list[Point], inputs: Tensor, labels: Tensor, runs: slice, total: Tensor) -> Iterable[Part]:
         if len(at) > 1 or self._viewed[0] is not at[0][0]:

@@ -82,12 +82,13 @@ def _in_process(name: str, rounds: int, steps: int) -> dict[str, list[float]]:
     for stepper in steppers.values():
         stepper.keep_full_batch()
     turns: dict[str, list[float]] = {method: [] for method in steppers}
+    steps_of_part = -(-steps // PARTS)
     for turn in range(rounds + 1):
         seconds = dict.fromkeys(steppers, 0.0)
         for _ in range(PARTS):
             for method, stepper in steppers.items():
                 started = time.process_time()
-                for _ in range(-(-steps // PARTS)):
+                for _ in range(steps_of_part):
                     stepper.next_step()
                 seconds[method] += time.process_time() - started
         for method, stepper in steppers.items():
@@ -95,7 +96,7 @@ def _in_process(name: str, rounds: int, steps: int) -> dict[str, list[float]]:
             assert batch is not None
             of_256 = BATCH / max(batch.count(0), 1)
             if turn:  # the first one warms up
-                turns[method].append(1000 * seconds[method] / (PARTS * -(-steps // PARTS)) * of_256)
+                turns[method].append(1000 * seconds[method] / (PARTS * steps_of_part) * of_256)
     return turns
 
 
