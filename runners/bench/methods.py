@@ -137,7 +137,9 @@ class OneBatch(PrivateStep):
         self.batch = max(drawn, key=lambda batch: (batch.count(0) <= BATCH, -abs(BATCH - batch.count(0))))
 
     def _draw(self, step: int) -> Batch:
-        if self.batch is None or self.draws:
+        if self.draws:  # not kept: a second batch in memory would cost the smallest model two percent of its step
+            return super()._draw(step)
+        if self.batch is None:
             self.batch = super()._draw(step)
         return self.batch
 
