@@ -1,8 +1,8 @@
 """kill -9 in the middle, then the same command: the same numbers, and no finished run trained again.
 
-Of `rawls reproduce`, seed 0, once, at a moment drawn between the start-up and the end of an undisturbed sweep. Of a
-sweep that saves at every step, seed 0, twice, soon after training has begun: whole, or first one worker.
-Under `make test-system` three and six times.
+Of `rawls reproduce`, seed 0, once, at a moment drawn between the start-up and the end of an undisturbed sweep; under
+`make test-system` three times. There also of a sweep that saves at every step, seed 0, six times, soon after training
+has begun: whole, or first one worker. backends/test_local.py kills launchers under `make test`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,6 @@ COMMAND = [
     "privacy=eps8",
 ]
 STEPS_PER_KILL = 100  # so that the sweep is not over before the last kill
-
-
-def times(few: int, many: int) -> pytest.MarkDecorator:
-    """How often a test kills: seldom, or often where time does not matter."""
-    return pytest.mark.parametrize("kills", [few, pytest.param(many, marks=pytest.mark.system)])
 
 
 def start(root: Path) -> subprocess.Popen[bytes]:
@@ -71,7 +66,7 @@ def numbers(root: Path) -> dict[str, object]:
     return kept
 
 
-@times(1, 3)
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.system)])
 def test_a_killed_sweep_ends_as_an_undisturbed_one(tmp_path: Path, kills: int) -> None:
     began = time.monotonic()
     assert start(tmp_path / "undisturbed").wait(300) == 0
@@ -113,8 +108,8 @@ def workers_of(sweep: subprocess.Popen[bytes]) -> list[int]:
     return sorted(found)
 
 
-@times(2, 6)
-def test_a_sweep_killed_many_times_ends_as_an_undisturbed_one(tmp_path: Path, kills: int) -> None:
+@pytest.mark.system
+def test_a_sweep_killed_many_times_ends_as_an_undisturbed_one(tmp_path: Path, kills: int = 6) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
 
     def start_saving(root: Path) -> subprocess.Popen[bytes]:

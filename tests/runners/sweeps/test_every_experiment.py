@@ -1,6 +1,7 @@
-"""Every experiment, smallest and on simulated twins: its first run of each dataset and method trains, and it is drawn.
+"""Every experiment, smallest and on simulated twins: its first run of each dataset trains, and it is drawn.
 
-A new conf/experiment/<paper>/<target>.yaml is found by itself.
+Under `make test-system` the first of each dataset and method. A new conf/experiment/<paper>/<target>.yaml is found by
+itself.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ SMALLEST = [
 ]
 
 
-def first_of_each(runs: tuple[ComposedRun, ...]) -> list[ComposedRun]:
-    """One run per dataset and method: the others differ in numbers only."""
-    kept: dict[tuple[str, str], ComposedRun] = {}
+def first_of_each(runs: tuple[ComposedRun, ...], kinds: tuple[str, ...]) -> list[ComposedRun]:
+    """One run per kind: the others differ in numbers only."""
+    kept: dict[tuple[str, ...], ComposedRun] = {}
     for run in runs:
-        kept.setdefault((run.config["dataset"]["_target_"], run.config["algorithm"]["_target_"]), run)
+        kept.setdefault(tuple(run.config[kind]["_target_"] for kind in kinds), run)
     return list(kept.values())
 
 
+@pytest.mark.parametrize("kinds", [("dataset",), pytest.param(("dataset", "algorithm"), marks=pytest.mark.system)])
 @pytest.mark.parametrize("target", choices("experiment"))
-def test_it_trains_and_is_drawn(target: str, tmp_path: Path) -> None:
+def test_it_trains_and_is_drawn(target: str, kinds: tuple[str, ...], tmp_path: Path) -> None:
     asked = plan([f"experiment={target}", *SMALLEST, f"results.root={tmp_path}"])
     store = Store(tmp_path)
-    trained = first_of_each(asked.runs)
+    trained = first_of_each(asked.runs, kinds)
     for run in trained:
         folder = store.claim(run.run_id, run.config)
         assert folder is not None

@@ -154,6 +154,7 @@ def test_a_job_of_such_a_launcher_that_fails_fails_the_sweep(
         train.main(["-m", "seed=0", "hydra/launcher=basic", *SMALL])
 
 
+@pytest.mark.system  # a quarter of a minute; the test before it has the same path without processes
 def test_joblib_runs_a_job_for_each_run(tmp_path: Path) -> None:
     """A launcher of the ecosystem, as it is installed."""
     command = [sys.executable, "-m", "rawls.runners.train", "-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]

@@ -67,6 +67,7 @@ def test_a_worker_killed_in_the_middle_costs_only_its_time(tmp_path: Path) -> No
     assert numbers(tmp_path / "there") == numbers(tmp_path / "here")
 
 
+@pytest.mark.system  # half a minute, as above
 def test_an_interrupted_sweep_is_saved_and_goes_on(tmp_path: Path) -> None:
     with sweep(tmp_path, RAY) as command:
         worker = interrupt(tmp_path, command)
