@@ -3,8 +3,8 @@
 A method never clips, adds noise or counts privacy: it says which release a step makes (`gradient_release`), how
 important each sample is (`importance`), and what to do with released values (`observe`, `adapt`). The step
 (algorithms/core/step.py) limits every sample to the release's bounds, so no method can exceed its sensitivity.
-What only some methods do stands in classes of its own (`Looks`, `Ranks`, `Counts`, `Directs`, `Tests`): a step makes a
-part of DESIGN section 4 for those alone that ask for it. Methods without privacy are `OpenMethod`s.
+What only some methods do stands in classes of its own (`Looks`, `Ranks`, `Counts`, `Directs`, `Tests`, `Attacks`): a
+step makes a part of DESIGN section 4 for those alone that ask for it. Methods without privacy are `OpenMethod`s.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from rawls.accounting.claims import Claim
 from rawls.accounting.events import Neighbouring
+from rawls.accounting.fields import Positive
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import Drawing, Population
@@ -240,10 +241,17 @@ class Tests(Method):
         """Whether the step stands."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class OpenMethod(AnyMethod):
-    """A method without privacy: it may see the whole batch, and it has no ledger."""
+    """A method without privacy: it may see the whole batch, and it has no ledger.
+
+    Args:
+        gradient_noise: standard deviation of Gaussian noise on every coordinate of the batch's mean gradient, added
+            before the optimizer sees it (WYSIWYG's "-n"); not scaled by the batch or the learning rate. None adds none.
+    """
 
     private: ClassVar[bool] = False
+    gradient_noise: Positive | None = None
 
     def start(self, task: Task) -> PublicState:
         """State before the first step."""
@@ -260,6 +268,31 @@ class OpenMethod(AnyMethod):
     @abstractmethod
     def weigh(self, task: Task, state: PublicState, losses: Tensor, cells: Tensor) -> tuple[Tensor, PublicState]:
         """The weight of each sample of a batch in the sum of gradients, [slot], and the state after the step."""
+
+
+class Attacks(OpenMethod):
+    """An open method that makes its inputs worse before it trains on them; they must lie in [0, 1]."""
+
+    @abstractmethod
+    def attack(self, inputs: Tensor, start: Tensor, gradients: Callable[[Tensor], Tensor]) -> Tensor:
+        """The inputs to train on, [run, slot, ...].
+
+        Args:
+            start: independent draws, uniform between -1 and 1, in the shape of the inputs.
+            gradients: of each sample's loss with respect to its inputs, at any inputs of this shape.
+        """
+
+    def check_inputs(self, inputs: Tensor) -> None:
+        """Raise a ValueError, in one sentence, for inputs that it can't attack."""
+        wanted = "adversarial training moves inputs a little within [0, 1]"
+        if not inputs.is_floating_point():
+            raise ValueError(f"{wanted}, and these are integers ({inputs.dtype}): choose a dataset of images")
+        low, high = float(inputs.min()), float(inputs.max())
+        if not 0 <= low <= high <= 1:
+            raise ValueError(
+                f"{wanted}, and these go from {low:.3g} to {high:.3g}: choose a dataset whose inputs are not "
+                "normalised (a model may do that)"
+            )
 
 
 class PrivateRows(NamedTuple):

@@ -1,17 +1,28 @@
-"""The step of open methods: draw, weigh the whole batch by its losses, step. There is no ledger."""
+"""The step of open methods: draw, attack, weigh the whole batch by its losses, add noise, step. There is no ledger.
+
+draw -> [attack the inputs] -> weights -> weighted sum -> [noise on the mean gradient] -> optimizer. A bracketed part is
+made for the runs whose methods ask for it, and costs the others nothing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rawls.accounting.mechanism.sampling import Drawing
+from rawls.accounting.mechanism.streams import FleetNoise
 from rawls.algorithms.core.fleet_step import FleetStep
-from rawls.algorithms.core.method import OpenMethod, PublicState
-from rawls.algorithms.core.rows import Member
-from rawls.models.engines.base import WeightedSum
+from rawls.algorithms.core.method import Attacks, OpenMethod, PublicState
+from rawls.algorithms.core.rows import Batch, Member
+from rawls.models.engines.base import Engine, WeightedSum
+
+NOISE = "gradient noise"  # names its stream
 
 
 @dataclass(kw_only=True)
@@ -40,6 +51,13 @@ def _no_bounds(cells: int) -> tuple[float, ...]:
 class OpenStep(FleetStep[OpenMember]):
     """Open training of a fleet, one step at a time."""
 
+    def __init__(self, engine: Engine, members: Sequence[OpenMember], params: Tensor) -> None:
+        super().__init__(engine, members, params)
+        self._noisy = [run for run, member in enumerate(members) if member.method.gradient_noise is not None]
+        self._stds = tuple(cast(float, members[run].method.gradient_noise) for run in self._noisy)
+        self._noise = FleetNoise([members[run].streams for run in self._noisy])
+        self._attacking = _alike(members)
+
     def step(self, step: int) -> WeightedSum:
         batch = self._draw(step)
         states: dict[int, PublicState] = {}
@@ -52,9 +70,55 @@ class OpenStep(FleetStep[OpenMember]):
             return weights.unsqueeze(0)
 
         seeds = [member.streams.seed("model", step) % 2**63 for member in self.members]
-        summed = self.engine.weighted_sum(self.rows, batch.inputs, batch.labels, weigh, batch.counts, seeds=seeds)
+        inputs = self._attacked(batch, step, seeds) if self._attacking else batch.inputs
+        summed = self.engine.weighted_sum(self.rows, inputs, batch.labels, weigh, batch.counts, seeds=seeds)
         with torch.inference_mode():
-            self.optimizer.step(self.params, summed.total.div_(self.divisors), step)
+            gradients = summed.total.div_(self.divisors)
+            if self._noisy:
+                self._add_noise(gradients, step)
+            self.optimizer.step(self.params, gradients, step)
         for run, state in states.items():
             self.members[run].state = state
         return summed
+
+    def _add_noise(self, gradients: Tensor, step: int) -> None:
+        """On the rows of the runs that ask for it, each by its own stream."""
+        noisy = gradients[self._noisy]
+        self._noise.add(noisy, self._stds, step, (NOISE,) * len(self._noisy))
+        gradients[self._noisy] = noisy
+
+    def _attacked(self, batch: Batch, step: int, seeds: Sequence[int]) -> Tensor:
+        """The inputs, with those of the runs that attack as they are made worse; padding is left as it comes."""
+        attacked = batch.inputs.clone()
+        for runs, method in self._attacking:
+            inputs = batch.inputs[runs]
+            generators = [member.streams.generator("attack", step) for member in self.members[runs]]
+
+            def gradients(at: Tensor, runs: slice = runs) -> Tensor:
+                found = torch.zeros_like(at)
+                for row, run in enumerate(range(runs.start, runs.stop)):
+                    used = slice(0, batch.count(run))
+                    of_run = self.rows[run], at[row, used], batch.labels[run, used]
+                    # By the draws of the step itself, so that what is attacked is what is trained on.
+                    found[row, used] = self.engine.input_gradients(*of_run, seed=seeds[run])
+                return found
+
+            drawn = np.stack([generator.random(inputs.shape[1:], np.float32) for generator in generators])
+            start = torch.from_numpy(drawn).to(inputs).mul_(2).sub_(1)
+            attacked[runs] = method.attack(inputs, start, gradients)
+        return attacked
+
+
+def _alike(members: Sequence[OpenMember]) -> list[tuple[slice, Attacks]]:
+    """Neighbouring runs that make one attack, and the method that makes it."""
+
+    def attack(run: int) -> OpenMethod | None:
+        method = members[run].method
+        return replace(method, gradient_noise=None) if isinstance(method, Attacks) else None
+
+    found = []
+    for method, together in groupby(range(len(members)), key=attack):
+        if isinstance(method, Attacks):
+            first, *others = together
+            found.append((slice(first, first + 1 + len(others)), method))
+    return found

@@ -1,9 +1,9 @@
 """Two sides against each other, cell by cell: WGA, AVG, the epsilons and every group's accuracy, paired by seed.
 
-Test split, last iterate; accuracies in percent. Configurations are matched by analysis/compare/match_settings.py;
-within a match a seed's run stands against the same seed's, and everything said is over these pairs. Where no seed is
-shared, all runs of a side are taken and the interval is the unpaired one. An epsilon is planned, not sampled: it gets
-no p; and an open method has none.
+Test split, the last iterate unless the store is `at_epoch`; accuracies in percent. Configurations are matched by
+analysis/compare/match_settings.py; within a match a seed's run stands against the same seed's, and everything said is
+over these pairs. Where no seed is shared, all runs of a side are taken and the interval is the unpaired one. An epsilon
+is planned, not sampled: it gets no p; and an open method has none.
 """
 
 import math

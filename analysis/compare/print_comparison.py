@@ -19,6 +19,7 @@ from rawls.analysis.draw.budget_texts import is_open, rules_told
 from rawls.analysis.draw.stamps import notices, progress
 from rawls.analysis.draw.tables import Cell, Table, spread_text
 from rawls.analysis.draw.titles import DASH, metric_title
+from rawls.analysis.metrics.choose_epoch import LAST, RULES, uncovered
 from rawls.analysis.metrics.statistics import MOST_FLIPPED, Spread
 from rawls.analysis.read import settings as all_settings
 from rawls.analysis.read.load import load
@@ -40,13 +41,13 @@ def compare_text(results_root: str | Path, one: str, other: str, overrides: Sequ
         results_root: the folder that holds `runs` and `targets`.
         one, other: sweeps, methods or runs.
         overrides: KEY=VALUE to choose among their runs: a setting, `scale`, or target=PAPER/TARGET, the sweep whose
-            runs are meant.
+            runs are meant; epoch=RULE, the evaluation whose scores are compared (analysis/metrics/choose_epoch.py).
 
     Raises:
         ValueError: a name, key or value that is not there, or several configurations where one is needed.
     """
     given = dict(_pair(text) for text in overrides)
-    store = load(results_root)
+    store = load(results_root).at_epoch(given.pop("epoch", LAST))
     names = Names(store, given.pop("target", ""))
     first, second = names.side(one), names.side(other)
     done = [side.runs.loc[side.runs["status"] == "done", "run_id"] for side in (first, second)]
@@ -54,7 +55,7 @@ def compare_text(results_root: str | Path, one: str, other: str, overrides: Sequ
     check_keys(given, settings)
     for key, value in given.items():
         first, second = narrowed([first, second], key, value, settings)
-    return _text([first, second], contrast(first, second, store.groups, settings))
+    return _text([first, second], contrast(first, second, store.groups, settings), store.epoch)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -64,18 +65,18 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _text(sides: Sequence[Side], comparison: Comparison) -> str:
+def _text(sides: Sequence[Side], comparison: Comparison, epoch: str) -> str:
     names = [side.name for side in sides]
     heads = names if max(map(len, names)) <= LONGEST_NAME and names[0] != names[1] else ["A", "B"]
-    parts = [_legend(sides, heads, comparison), _differing(comparison, heads)]
+    parts = [_legend(sides, heads, comparison, epoch), _differing(comparison, heads)]
     if len(comparison.matches) <= MOST_TABLES:
         parts += [_whole(cells, heads) for _, cells in comparison.cells.groupby("setting", sort=False)]
     else:
         parts.append(_brief(comparison.cells, heads))
-    return "\n\n".join(part for part in [*parts, _notes(comparison, heads)] if part)
+    return "\n\n".join(part for part in [*parts, _notes(comparison, heads, epoch)] if part)
 
 
-def _legend(sides: Sequence[Side], heads: Sequence[str], comparison: Comparison) -> str:
+def _legend(sides: Sequence[Side], heads: Sequence[str], comparison: Comparison, epoch: str) -> str:
     used = [sum(len(pair.runs[place]) for pair in comparison.matches) for place in (0, 1)]
     lines = [
         f"{head}: {side.what}; {_runs(count)} compared" for head, side, count in zip(heads, sides, used, strict=True)
@@ -85,7 +86,7 @@ def _legend(sides: Sequence[Side], heads: Sequence[str], comparison: Comparison)
         compared = pd.concat([pair.runs[place] for pair in comparison.matches])
         lines += [f"{head} claims by {rule}" for rule in rules_told(compared)]
         lines += [f"{head}: no privacy"] if is_open(compared).all() else []
-        told.append(notices(compared))
+        told.append([*uncovered(epoch, compared), *notices(compared)])
         if not (side.runs["status"] == "done").all():
             told[-1].append(f"UNFINISHED: {progress(side.runs)}")
     if told[0] == told[1]:
@@ -186,12 +187,12 @@ def _label(row: dict[str, Any]) -> str:
     return f"{row['group']} (0)" if row["count"] == 0 else str(row["group"])
 
 
-def _notes(comparison: Comparison, heads: Sequence[str]) -> str:
+def _notes(comparison: Comparison, heads: Sequence[str], epoch: str) -> str:
     cells = comparison.cells
     tested = int(cells["p"].notna().sum())
     paired = cells[cells["paired"]]
     notes = [
-        "Accuracy in percent, last iterate, mean ± standard deviation over n seeds. Difference: "
+        f"Accuracy in percent, {RULES[epoch]}, mean ± standard deviation over n seeds. Difference: "
         f"{heads[0]} minus {heads[1]}. An epsilon is planned, not sampled: it has no p"
     ]
     if tested:

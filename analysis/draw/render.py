@@ -17,6 +17,7 @@ import pandas as pd
 from rawls.analysis.draw.drawing import Drawing, text_file
 from rawls.analysis.draw.kinds import accuracy, budget, calibration, curves, selection
 from rawls.analysis.draw.tables import csv_text
+from rawls.analysis.metrics.choose_epoch import LAST
 from rawls.analysis.read.load import MADE_BY, Store, load
 from rawls.analysis.read.manifest import Manifest, results_root
 
@@ -61,7 +62,7 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
     if not manifest.runs:
         text = f"{manifest.title}\n\nNothing to draw: `{manifest.command}` asks for no run; give every key a value."
         return Drawing(text=text, verdict="missing (no run is asked for)")
-    return KINDS[kind](manifest, store)
+    return KINDS[kind](manifest, store.at_epoch(str(manifest.draw.get("epoch", LAST))))
 
 
 def _write(folder: Path, files: dict[str, Callable[[Path], None]]) -> list[Path]:

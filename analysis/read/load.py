@@ -9,6 +9,8 @@ Frames, whose every column analysis/read/columns.py explains (print(rawls.descri
     store.history   one row per line of history.jsonl; read when it is first asked for
     store.ledger    one row per release of a finished run; read when it is first asked for
 
+`store.at_epoch("best_valid_wga")` is the same with the scores of other evaluations (analysis/metrics/choose_epoch.py).
+
 A number that is missing is NaN, a text None or NaN. Half a sweep is a legal store: running and failed folders are
 rows with their status, and the unfinished last line of a history is left out.
 
@@ -19,7 +21,7 @@ deleted at any time.
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
+from rawls.analysis.metrics.choose_epoch import LAST, at_best_steps, check_rule
 from rawls.analysis.read import histories, ledgers
 from rawls.analysis.read.cache import Rows, cached, in_order, merged
 from rawls.runners.store.stored import (
@@ -86,12 +89,30 @@ _SCHEMA = pa.schema({name: _TYPES.get(name, pa.string()) for name in RUNS} | _OF
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """The frames; analysis/read/columns.py explains their columns."""
+    """The frames; analysis/read/columns.py explains their columns.
+
+    Args:
+        epoch: by which rule of analysis/metrics/choose_epoch.py the scores of `runs` and `groups` were chosen.
+    """
 
     root: Path
     runs: pd.DataFrame
     groups: pd.DataFrame
     owners: pd.DataFrame
+    epoch: str = LAST
+
+    def at_epoch(self, rule: str) -> "Store":
+        """The same store with scores of the evaluations that a rule chooses; the last ones is how it was loaded.
+
+        Raises:
+            ValueError: there is no such rule, or another one has been applied.
+        """
+        if check_rule(rule) == self.epoch:
+            return self
+        if self.epoch != LAST:
+            raise ValueError(f"the scores of this store are those of epoch '{self.epoch}': load it again for {rule}")
+        runs, groups = at_best_steps(self.runs, self.groups, self.history)
+        return replace(self, runs=runs, groups=groups, epoch=rule)
 
     @cached_property
     def history(self) -> pd.DataFrame:

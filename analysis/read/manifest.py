@@ -7,6 +7,8 @@ Options of `draw` that every kind understands (the kinds' own are in their modul
     methods   {label of a run: name to print}, in the paper's order; default: the labels as they come. The
               place in this list fixes a method's colour and marker, so list every method of the paper in each
               of its targets. A label that is not listed comes after them under its own name.
+    epoch     at which evaluation scores are read, a rule of analysis/metrics/choose_epoch.py; default: last.
+              On the command line +experiment.draw.epoch=best_valid_wga
 """
 
 import json

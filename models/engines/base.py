@@ -129,8 +129,13 @@ class Engine(Protocol):
         """Logits [sample, class] of one run."""
         ...
 
-    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Gradient of each sample's own loss with respect to its inputs, in their shape, of one run."""
+    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
+        """Gradient of each sample's own loss with respect to its inputs, in their shape, of one run.
+
+        Args:
+            seed: given, the model is as it is in training and draws by it; it moves no running statistics. The
+                models of private methods are the same in training as in evaluation.
+        """
         ...
 
     def named(self, params: Tensor) -> dict[str, Tensor]:

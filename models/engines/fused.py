@@ -103,7 +103,7 @@ class FusedEngine(ModuleEngine):
         self._bind(params)
         return predict(self._module, inputs, 2 * self._chunk_size(inputs))  # no tape: half the memory of a step
 
-    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
         self._bind(bindable(params))
         return gradients_of_inputs(CROSS_ENTROPY, self._module, inputs, labels, self._chunk_size(inputs))
 

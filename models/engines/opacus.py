@@ -153,7 +153,7 @@ class OpacusEngine(ModuleEngine):
         with torch.no_grad():
             return predict(self._module, inputs, self._physical_batch)
 
-    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
         self._flat.bind(bindable(params))
         self._hooks.disable_hooks()
         try:

@@ -114,10 +114,12 @@ class PlainEngine(ModuleEngine):
         with torch.no_grad():
             return predict(self._module, inputs, AT_ONCE)
 
-    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
         self._bind(params)
-        self._module.eval()
-        return gradients_of_inputs(CROSS_ENTROPY, self._module, inputs, labels, AT_ONCE)
+        self._module.train(seed is not None)
+        at_once = AT_ONCE if seed is None else max(len(labels), 1)  # layers that mix samples see them all
+        with _drawing(seed if self._draws else None, self._device):
+            return gradients_of_inputs(CROSS_ENTROPY, self._module, inputs, labels, at_once)
 
     def _part(self, inputs: Tensor, labels: Tensor, run: int, total: Tensor) -> Part:
         """A run's whole batch, and what adds its weighted gradients to the total."""

@@ -153,9 +153,10 @@ class ShardedEngine:
         mine = share(len(inputs), self._group)
         return self._from_all(self._engine.predict(params, inputs[mine]), mine, len(inputs))
 
-    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
         mine = share(len(inputs), self._group)
-        return self._from_all(self._engine.input_gradients(params, inputs[mine], labels[mine]), mine, len(inputs))
+        gradients = self._engine.input_gradients(params, inputs[mine], labels[mine], seed=seed)
+        return self._from_all(gradients, mine, len(inputs))
 
     def _from_all(self, values: Tensor, mine: slice, samples: int) -> Tensor:
         """The values [sample, ...] of all processes, of which these are mine."""

@@ -223,7 +223,8 @@ groups, ε and the groups' weights by method: of one target, or of all runs. Cal
 A and B are targets (asc/table1, or asc/table1/VARIANT), methods (a label of a target: ASC; an algorithm: asc), or
 runs (an id, or its beginning). KEY=VALUE chooses among their runs: target=asc/table1 (this target's alone),
 dataset=digits, seed=0,1, scale=paper, or any key of their configurations. What a method has one value of under
-algorithm or optimizer, it keeps. Runs pair by seed, at equal values of what varies on both sides.""",
+algorithm or optimizer, it keeps. Runs pair by seed, at equal values of what varies on both sides. With
+epoch=best_valid_wga scores are those of the evaluation with the highest validation WGA, instead of the last.""",
     ),
     "status": Command(
         call=status,

@@ -109,7 +109,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> SweepPlan:
         experiment=experiment,
         runs=tuple(runs.values()),
         variant=_variant(axes | about, runs.values()),
-        changed=_changed(experiment, axes) if experiment else (),
+        changed=(*_changed(experiment, axes), *_drawn_otherwise(about)) if experiment else (),
         command=shlex.join(["rawls", *(["reproduce", target] if target else ["train", "-m"]), *changes]),
     )
 
@@ -284,6 +284,15 @@ def _changed(experiment: Mapping[str, Any], axes: Axes) -> tuple[str, ...]:
     return tuple(text for texts in found for text in texts if text not in offered)
 
 
+def _drawn_otherwise(about: Axes) -> tuple[str, ...]:
+    """What the command line says of the drawing itself."""
+    return tuple(text for key, texts in sorted(about.items()) if _is_of_drawing(key) for text in texts)
+
+
+def _is_of_drawing(key: str) -> bool:
+    return key.lstrip("+~").startswith("experiment.draw.")
+
+
 def _variant(axes: Axes, runs: Iterable[ComposedRun]) -> str:
     """The folder of a target's drawing: the datasets asked for, the scale, and what else was asked for."""
     parts = {key.lstrip("+~"): "+".join(text.partition("=")[2] for text in texts) for key, texts in axes.items()}
@@ -292,7 +301,8 @@ def _variant(axes: Axes, runs: Iterable[ComposedRun]) -> str:
     others = [
         f"{key.rpartition('.')[2]}={value}"
         for key, value in sorted(parts.items())
-        if key not in ("dataset", "scale", "experiment") and (_identifies(key) or key in ("seed", "experiment.seeds"))
+        if key not in ("dataset", "scale", "experiment")
+        and (_identifies(key) or key in ("seed", "experiment.seeds") or _is_of_drawing(key))
     ]
     name = "-".join(re.sub(r"[^\w.+=-]", "_", part) for part in [dataset, scale, *others] if part)
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 9]}-{zlib.crc32(name.encode()):08x}"

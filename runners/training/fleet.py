@@ -27,7 +27,6 @@ from rawls.algorithms.core.sampling_variance import sampling_variance
 from rawls.algorithms.core.solver_step import SolverMember, SolverStep
 from rawls.algorithms.core.step import PrivateMember, PrivateStep
 from rawls.models.engines.base import Engine
-from rawls.runners.config.specifications import name_of
 from rawls.runners.process.worker import Report
 from rawls.runners.store import environment
 from rawls.runners.store.results_store import RunFolder
@@ -262,10 +261,6 @@ class _Fleet:
             assert plan is not None
             ledger = Ledger(streams, task.population, json.loads(kept["ledger"]) if kept else ())
             if isinstance(method, Solver):
-                if self.team is not None:
-                    raise ValueError(
-                        f"{name_of(run.config['algorithm'])} trains in one process: start it without torchrun"
-                    )
                 released = kept["state"] if kept else {}
                 return SolverMember(method=method, plan=plan, ledger=ledger, state=released, **shared)
             assert isinstance(method, Method)

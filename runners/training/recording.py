@@ -5,7 +5,7 @@ Measured outside the accounting, on private rows too; nothing of it feeds back i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from rawls.algorithms.core.method import Attacks
 from rawls.algorithms.core.rows import Gather, Member
 from rawls.algorithms.core.sampling_variance import NOTE as PROBE_NOTE
 from rawls.algorithms.core.solver_step import SolverMember
@@ -118,16 +119,36 @@ class Recorder:
             losses, correct = self._scores(params, wanted)
             groups = self.data.groups.numpy()[wanted]
             metrics = group_metrics(losses, correct, groups, len(run.prepared.group_names))
-            parts[part] = metrics | {"rows": len(wanted)}
+            parts[part] = metrics | {"rows": len(wanted)} | self._under_attack(params, part, wanted)
         self._last = run.step if at_end else -1, parts
         return parts
 
-    def _scores(self, params: Tensor, rows: Rows) -> Scores:
+    def _under_attack(self, params: Tensor, part: str, rows: Rows) -> dict[str, Any]:
+        """Of a method that attacks its inputs: the accuracies under its attack, from starts that depend on the seed."""
+        method, run = self.run.prepared.method, self.run
+        if not isinstance(method, Attacks):
+            return {}
+        generator = addressed(run.config["seed"], f"attack on {part} rows")
+
+        def attack(inputs: Tensor, labels: Tensor) -> Tensor:
+            def gradients(at: Tensor) -> Tensor:
+                return self.engine.input_gradients(params, at[0], labels).unsqueeze(0)
+
+            start = torch.from_numpy(generator.uniform(-1, 1, (1, *inputs.shape))).to(inputs)
+            return method.attack(inputs.unsqueeze(0), start, gradients)[0]
+
+        losses, correct = self._scores(params, rows, attack)
+        groups = self.data.groups.numpy()[rows]
+        metrics = group_metrics(losses, correct, groups, len(run.prepared.group_names))
+        return {f"robust_{name}": metrics[name] for name in ("wga", "avg", "accuracy")}
+
+    def _scores(self, params: Tensor, rows: Rows, attack: Callable[[Tensor, Tensor], Tensor] | None = None) -> Scores:
         losses, correct, size = [], [], rows_at_once(self.data.inputs)
         for start in range(0, len(rows), size):
             part = torch.from_numpy(rows[start : start + size])
-            labels = self.data.labels[part].to(self.device)
-            part_losses, part_correct = self.engine.evaluate(params, self.gather(part), labels)
+            inputs, labels = self.gather(part), self.data.labels[part].to(self.device)
+            shown = inputs if attack is None else attack(inputs, labels)
+            part_losses, part_correct = self.engine.evaluate(params, shown, labels)
             losses.append(part_losses.cpu())
             correct.append((part_correct & part_losses.isfinite()).cpu())
         return Scores(torch.cat(losses).numpy(), torch.cat(correct).numpy())

@@ -18,10 +18,10 @@ from rawls.accounting.events import Neighbouring
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.sampling import Population
 from rawls.accounting.owner_budgets import budget_classes
-from rawls.algorithms.core.method import AnyMethod, Method, Solver, Task
+from rawls.algorithms.core.method import AnyMethod, Attacks, Method, Solver, Task
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.rows import Gather, TrainingRows
-from rawls.datasets.core.base import Data, Dataset, InMemory, Rows, Split, addressed, rows_at_once
+from rawls.datasets.core.base import SAMPLED_ROWS, Data, Dataset, InMemory, Rows, Split, addressed, rows_at_once
 from rawls.datasets.core.owners import Owners
 from rawls.models.architectures.parts.pretrained import Pretrained
 from rawls.models.engines.base import Engine, check_samples_apart
@@ -148,6 +148,8 @@ def check_model(config: Config) -> None:
         method.check_model(_module(_key(config["model"]), data.inputs.shape, data.num_classes, config["data"]["root"]))
     elif method.private:  # an open method may mix samples
         _checked(_key(config["model"]), _where(config), config["engine"])
+    if isinstance(method, Attacks):
+        method.check_inputs(_some_inputs(_where(config)))
 
 
 def make_cuda_reproducible() -> None:
@@ -320,6 +322,12 @@ def _load(where: Where) -> Data:
     if where.digest is not None and dataset.digest(Path(where.root)) != where.digest:
         raise ValueError(f"the data under data.root={where.root} changed since the run was asked for: start it again")
     return data
+
+
+@lru_cache(maxsize=1)
+def _some_inputs(where: Where) -> torch.Tensor:
+    data = _load(where)
+    return data.inputs.gather(torch.arange(0, len(data.labels), max(1, len(data.labels) // SAMPLED_ROWS)))
 
 
 @lru_cache(maxsize=8)

@@ -1,6 +1,7 @@
 """Kind `accuracy_table`: methods by dataset x metric, mean ± std over seeds in percent, beside the paper's.
 
-ASC Table 1: WGA (lowest group accuracy) and AVG (mean of the group accuracies) on test, last iterate.
+ASC Table 1: WGA (lowest group accuracy) and AVG (mean of the group accuracies) on test, last iterate unless `epoch`
+says otherwise.
 
 Options of `draw`, besides those of every kind:
     metrics   default [wga, avg]
@@ -20,6 +21,7 @@ from rawls.analysis.draw.drawing import Drawing, table_files
 from rawls.analysis.draw.stamps import PROVENANCES, headline, notices, reasons, short, stamp, target_verdict
 from rawls.analysis.draw.tables import Cell, Table, best, csv_text, spread_text
 from rawls.analysis.draw.titles import dataset_title, metric_title
+from rawls.analysis.metrics.choose_epoch import RULES, uncovered
 from rawls.analysis.metrics.statistics import spread
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest
@@ -36,9 +38,11 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
     metrics = manifest.draw.get("metrics", ["wga", "avg"])
     split = manifest.draw.get("split", "test")
     cells = _measure(manifest, runs, metrics, split)
-    table = _table(manifest, runs, cells, metrics, split)
+    told = [*uncovered(store.epoch, runs), *notices(runs)]
+    shown = f"{split} split, {RULES[store.epoch]}"
+    table = _table(manifest, runs, cells, metrics, _caption(manifest, runs, cells, shown, told))
     comparison = compare(cells.values(), reported(manifest.paper, manifest.table))
-    caption = ". ".join([f"{headline(manifest.title, runs)}: accuracy in percent, beside the paper's", *notices(runs)])
+    caption = ". ".join([f"{headline(manifest.title, runs)}: accuracy in percent, beside the paper's", *told])
     beside = comparison_table(comparison, caption + ".")
     files = table_files("table", table, csv_text(_long(runs, cells)))
     tables = [table]
@@ -74,7 +78,7 @@ def _measure(manifest: Manifest, runs: pd.DataFrame, metrics: list[str], split: 
     return cells
 
 
-def _table(manifest: Manifest, runs: pd.DataFrame, cells: Cells, metrics: list[str], split: str) -> Table:
+def _table(manifest: Manifest, runs: pd.DataFrame, cells: Cells, metrics: list[str], caption: str) -> Table:
     datasets = list(runs["dataset"].unique())
     methods = [method for method in manifest.methods if (runs["method"] == method).any()]
     weaker = _weaker(runs)
@@ -85,7 +89,7 @@ def _table(manifest: Manifest, runs: pd.DataFrame, cells: Cells, metrics: list[s
         for row, cell, mark in zip(rows, column, bold, strict=True):
             row.append(_cell(cell, bold=mark))
     return Table(
-        caption=_caption(manifest, runs, cells, split),
+        caption=caption,
         header=["Method", *[metric_title(metric) for _ in datasets for metric in metrics]],
         spans=[("", 1), *[(_dataset(runs, dataset), len(metrics)) for dataset in datasets]],
         rows=rows,
@@ -104,12 +108,12 @@ def _dataset(runs: pd.DataFrame, dataset: str) -> str:
     return " ".join([dataset_title(dataset), *marks])
 
 
-def _caption(manifest: Manifest, runs: pd.DataFrame, cells: Cells, split: str) -> str:
+def _caption(manifest: Manifest, runs: pd.DataFrame, cells: Cells, shown: str, told: list[str]) -> str:
     needed = {cell.needed for cell in cells.values()} or {0}
     seeds = f"{min(needed)} to {max(needed)}" if len(needed) > 1 else str(min(needed))
-    what = f"Accuracy in percent ({split} split, last iterate), mean ± standard deviation over {seeds} seeds"
+    what = f"Accuracy in percent ({shown}), mean ± standard deviation over {seeds} seeds"
     bold = "Bold: the best and all within one standard deviation of it"
-    return ". ".join([headline(manifest.title, runs), what, bold, *notices(runs)]) + "."
+    return ". ".join([headline(manifest.title, runs), what, bold, *told]) + "."
 
 
 def _weaker(runs: pd.DataFrame) -> dict[str, dict[str, float]]:

@@ -16,6 +16,7 @@ from rawls.analysis.draw.figures import Panel, Sheet
 from rawls.analysis.draw.kinds.curves import drawing, of_one_dataset, over_seeds, plain_table, point_text
 from rawls.analysis.draw.tables import Table, spread_text
 from rawls.analysis.draw.titles import DASH
+from rawls.analysis.metrics.choose_epoch import RULES, uncovered
 from rawls.analysis.metrics.statistics import spread
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest, coordinate
@@ -49,7 +50,8 @@ def budget_figure(manifest: Manifest, store: Store) -> Drawing:
         for name in parts
     ]  # fmt: skip
     sheet = Sheet(panels=panels, methods=manifest.methods)
-    return drawing(manifest, runs, points, _summary(manifest, runs, points, title), sheet)
+    told = [f"Test accuracy in percent, {RULES[store.epoch]}, mean ± std over seeds", *uncovered(store.epoch, runs)]
+    return drawing(manifest, runs, points, _summary(manifest, runs, points, title, ". ".join(told) + "."), sheet)
 
 
 def _epsilon_of(group: str, done: pd.DataFrame, groups: pd.DataFrame) -> pd.Series:
@@ -60,7 +62,7 @@ def _epsilon_of(group: str, done: pd.DataFrame, groups: pd.DataFrame) -> pd.Seri
     return done["run_id"].map(chosen).astype(float)
 
 
-def _summary(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, title: str) -> Table:
+def _summary(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, title: str, caption: str) -> Table:
     cells = {(row["method"], row["x"], row["quantity"]): row for row in points.to_dict("records")}
     needed = runs.groupby(["method", "target"]).size()
     body = []
@@ -71,7 +73,6 @@ def _summary(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, title
             accuracies = [point_text(cell, needed=needed[method, target]) for cell in found]
             body.append([method, f"{target:g}", *accuracies, f"{epsilon['mean']:.2f}" if epsilon else DASH])
     body += _without(runs[is_open(runs)], manifest.methods)
-    caption = "Test accuracy in percent, last iterate, mean ± std over seeds."
     return plain_table(caption, ["Method", "Target ε", *ACCURACIES.values(), title], body)
 
 

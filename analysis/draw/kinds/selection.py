@@ -14,6 +14,7 @@ from rawls.analysis.draw.drawing import Drawing, table_files
 from rawls.analysis.draw.kinds.curves import of_one_dataset
 from rawls.analysis.draw.stamps import headline, notices, progress, reasons, stamp, target_verdict
 from rawls.analysis.draw.tables import Cell, Table, count_text, csv_text, spread_text
+from rawls.analysis.metrics.choose_epoch import RULES, uncovered
 from rawls.analysis.metrics.statistics import spread
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest, coordinate, differing, in_words, value_text
@@ -22,8 +23,8 @@ SCORES = ["valid_wga", "valid_avg", "test_wga", "test_avg"]
 BY = SCORES[:2]  # what is chosen by: the first, and among equals the second
 CHOSEN, SO_FAR = "chosen", "best so far"
 RULE = (
-    "Rule: highest validation WGA of the last iterate (among equals, highest validation AVG); not private, not "
-    "accounted; test columns are shown, never used"
+    "Rule: highest validation WGA of the {} (among equals, highest validation AVG); not private, not accounted; test "
+    "columns are shown, never used"
 )
 
 
@@ -51,7 +52,7 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
     rows = rows.assign(choice=choose(rows))
     rows = rows.sort_values(["place", *BY], ascending=[True, False, False], kind="stable")
     table = Table(
-        caption=_caption(manifest, runs),
+        caption=_caption(manifest, runs, store.epoch),
         spans=[("", 1 + len(names)), ("Validation", 2), ("Test", 2), ("", 2)],
         header=["Method", *names, *["WGA", "AVG"] * 2, "n", "Choice"],
         rows=[_cells(row, names) for row in rows.to_dict("records")],
@@ -103,9 +104,10 @@ def _cells(row: dict[str, Any], names: list[str]) -> list[Cell]:
     return [Cell(text=text, bold=row["choice"] == CHOSEN and text != "") for text in texts]
 
 
-def _caption(manifest: Manifest, runs: pd.DataFrame) -> str:
-    what = "Accuracy in percent, last iterate, mean ± standard deviation over n seeds"
-    return ". ".join([headline(manifest.title, runs), what, RULE, f"Bold: {CHOSEN}", *notices(runs)]) + "."
+def _caption(manifest: Manifest, runs: pd.DataFrame, epoch: str) -> str:
+    what = f"Accuracy in percent, {RULES[epoch]}, mean ± standard deviation over n seeds"
+    told = [f"Bold: {CHOSEN}", *uncovered(epoch, runs), *notices(runs)]
+    return ". ".join([headline(manifest.title, runs), what, RULE.format(RULES[epoch]), *told]) + "."
 
 
 def _summary(rows: pd.DataFrame, runs: pd.DataFrame, names: list[str]) -> str:

@@ -26,10 +26,12 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from rawls.accounting.mechanism.streams import Streams
+from rawls.algorithms.core.method import Method
 from rawls.algorithms.core.rows import Gather
 from rawls.models.engines.base import Engine
 from rawls.models.engines.sharded import Parted, ShardedEngine, gather_share, together
 from rawls.runners.config.errors import ConfigError
+from rawls.runners.config.specifications import build, name_of
 from rawls.runners.process import lifecycle
 from rawls.runners.process.worker import Report
 from rawls.runners.schedule import launcher
@@ -213,6 +215,9 @@ def train_fleet(configs: list[dict[str, Any]], folders: list[RunFolder], report:
 
 def _lead(config: dict[str, Any], team: Team, command: str) -> int:
     """Check the run and train it; then let the others go."""
+    if not isinstance(build(config["algorithm"], "algorithm"), Method):
+        # An open method weighs a whole batch, of which a process sees a part; a solver's loop is its own.
+        raise ConfigError(f"{name_of(config['algorithm'])} trains in one process: start it without torchrun")
     outcome = launcher.train([config], command=command, task=TASK)
     if not team.parted:
         with suppress(Parted):

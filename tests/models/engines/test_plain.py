@@ -207,6 +207,23 @@ def test_gradients_of_inputs_are_those_of_the_evaluated_model() -> None:
     torch.testing.assert_close(gradients, x.grad, rtol=1e-4, atol=1e-6)
 
 
+def test_gradients_of_inputs_in_training_are_those_of_the_model_that_trains() -> None:
+    """Batch statistics over the whole batch, dropout and crops as the step of that seed draws them; nothing moves."""
+    name = "statistics, dropout, augmentation"
+    engine = PlainEngine(network, device=CPU)
+    row = train(engine, name, slice(0, 1))[0]
+    inputs, labels = (values[0] for values in batch(name))
+    before, state = row.clone(), torch.get_rng_state()
+    gradients = engine.input_gradients(row, inputs, labels, seed=7)
+    assert torch.equal(row, before) and torch.equal(torch.get_rng_state(), state)
+    module = by_torch(engine, name, 0).train()
+    x = inputs.clone().requires_grad_()
+    torch.manual_seed(7)
+    nn.functional.cross_entropy(module(x), labels, reduction="sum").backward()
+    torch.testing.assert_close(gradients, x.grad, rtol=1e-4, atol=1e-6)
+    assert not torch.equal(engine.input_gradients(row, inputs, labels, seed=8), gradients)
+
+
 def test_augmented_images_are_shifted_by_reflection_and_half_are_flipped() -> None:
     """Seed 0, n = 400 images: every result is one of the shifts; flips within 5 standard deviations of a half."""
     torch.manual_seed(0)

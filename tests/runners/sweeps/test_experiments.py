@@ -275,9 +275,18 @@ def test_the_variant_names_what_was_changed() -> None:
     assert variant("results.root=x", "device=cpu", "tracking=off") == "laptop"
     assert variant("scale=smoke", "dataset=digits", "privacy=eps8") == "digits-smoke-privacy=eps8"
     assert variant("optimizer.lr=1,2", "experiment.seeds=1") == "laptop-seeds=1-lr=1+2"
+    assert variant("+experiment.draw.epoch=best_valid_wga") == "laptop-epoch=best_valid_wga"
     long = [f"data.root={'x' * 200}", "privacy.epsilon=" + ",".join(f"{i / 7:.9f}" for i in range(1, 14))]
     assert len(variant(*long, "algorithm=asc", "seed=0")) == experiments.MAX_NAME
     assert re.fullmatch(r"[\w.+=-]+", variant("data.root=/a b"))
+
+
+def test_a_drawing_that_is_asked_for_otherwise_is_said_to_be_changed() -> None:
+    asked = plan(["experiment=asc/fig2", "+experiment.draw.epoch=best_valid_wga"])
+    assert asked.changed == ("+experiment.draw.epoch=best_valid_wga",)
+    assert manifest_of(asked)["draw"]["epoch"] == "best_valid_wga"
+    plain = plan(["experiment=asc/fig2"])
+    assert plain.changed == () and [run.run_id for run in plain.runs] == [run.run_id for run in asked.runs]
 
 
 def test_a_manifest_is_what_analysis_reads(tmp_path: Path) -> None:

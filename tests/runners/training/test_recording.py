@@ -6,12 +6,35 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
+from rawls.analysis.read.load import load
 from rawls.runners.config.compose import compose, resolve, run_id
 from rawls.runners.schedule.launcher import train
 from rawls.runners.store.checksums import verify
 from rawls.runners.store.results_store import Store
 from rawls.runners.training import setup
 from rawls.runners.training.metrics import group_metrics
+
+
+def test_accuracies_under_attack_are_those_of_methods_that_attack(tmp_path: Path) -> None:
+    """No higher than without; the same whenever they are taken; of no other run."""
+    asked = ["dataset=digits", "scale=smoke", "tracking=off", f"results.root={tmp_path}", "optimizer.lr=0.5"]
+    attack = ["algorithm=pgd_at", "algorithm.attack_steps=4", "algorithm.radius=0.2", "algorithm.step_size=0.1"]
+    configs = [resolve(compose([*asked, *own])) for own in (attack, ["algorithm=sgd"])]
+    assert train(configs, command="test").exit_code == 0
+    attacking, plain = (Store(tmp_path).summary(run_id(config)) for config in configs)
+    for part in ("train", "valid", "test"):
+        found = attacking[part]
+        pairs = list(zip(found["robust_accuracy"], found["accuracy"], strict=True))
+        assert all(worse <= clean for worse, clean in pairs) and any(worse < clean for worse, clean in pairs)
+        assert found["robust_wga"] == min(found["robust_accuracy"])
+        assert found["robust_avg"] == pytest.approx(np.mean(found["robust_accuracy"]))
+        assert not [name for name in plain[part] if name.startswith("robust")]
+    store = load(tmp_path)
+    logged = store.history[store.history["robust_wga"].notna()]
+    assert set(logged["run_id"]) == {run_id(configs[0])} and set(logged["split"]) == {"train", "valid", "test"}
+    again = resolve(compose([*asked, *attack, f"results.root={tmp_path / 'again'}"]))
+    assert train([again], command="test").exit_code == 0
+    assert Store(tmp_path / "again").summary(run_id(again))["test"] == attacking["test"]
 
 
 def test_scores_of_every_example_on_request(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from rawls.runners.config.compose import compose, resolve
 from rawls.runners.training import setup
 from rawls.runners.training.setup import (
     build_engine,
+    check_model,
     device_of,
     gather,
     load,
@@ -48,6 +49,17 @@ def test_bad_input_is_one_sentence(case: str) -> None:
     message = str(caught.value)
     assert expected in message
     assert "\n" not in message
+
+
+def test_inputs_that_cannot_be_attacked_are_refused_before_training(tmp_path: Path) -> None:
+    """Standardised columns; images within [0, 1] and other methods on the same data are taken."""
+    where = [f"data.root={tmp_path}", "dataset.max_examples=1000", "algorithm=pgd_at"]
+    with pytest.raises(
+        ValueError, match=r"within \[0, 1\], and these go from -\S+ to \S+: choose a dataset whose inputs"
+    ):
+        check_model(resolve(compose(["dataset=bank_fraud", *where])))
+    for overrides in (["dataset=bank_fraud", *where, "algorithm=sgd"], ["dataset=digits", *where]):
+        check_model(resolve(compose(overrides)))
 
 
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

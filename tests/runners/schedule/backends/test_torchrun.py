@@ -8,12 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from rawls.runners.config.compose import compose, resolve
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.schedule.backends import torchrun as distributed
 from rawls.runners.store.checkpoints import unpack
@@ -169,6 +170,13 @@ def test_what_cannot_be_trained_is_said_once_before_anything_is(tmp_path: Path) 
     sentence = "asc on digits, ε=8, seed 0: schedule.batch_size=5000 must lie between"
     assert ended.stderr.startswith(f"rawls: error: {sentence}") and ended.stderr.count(sentence) == 1
     assert "SIGABRT" not in ended.stderr
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "minimax_phased_erm"])
+def test_methods_that_see_the_whole_batch_train_in_one_process(algorithm: str) -> None:
+    config, alone = resolve(compose(["dataset=digits", f"algorithm={algorithm}", "privacy=eps8"])), object()
+    with pytest.raises(ConfigError, match=f"^{algorithm} trains in one process: start it without torchrun$"):
+        distributed._lead(config, cast(Any, alone), "test")
 
 
 def device(monkeypatch: pytest.MonkeyPatch, wanted: str, local_rank: int) -> str:
