@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor
-
 from rawls.accounting.fields import Positive
-from rawls.algorithms.core.method import Samples
+from rawls.algorithms.core.method import Normalises
 from rawls.algorithms.dpsgd import DpSgd
 
 
 @dataclass(frozen=True, kw_only=True)
-class AutoS(DpSgd):
+class AutoS(Normalises, DpSgd):
     """Sample, normalise, sum, add noise, step.
 
     Args:
@@ -23,6 +21,3 @@ class AutoS(DpSgd):
 
     stability: Positive = 0.01
     sampling: Literal["without_replacement", "poisson"] = "poisson"
-
-    def importance(self, samples: Samples) -> Tensor:
-        return samples.bounds / (samples.norms + self.stability)

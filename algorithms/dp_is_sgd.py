@@ -17,15 +17,16 @@ from rawls.accounting.fields import Positive
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import CellPoisson
-from rawls.algorithms.core.method import Method, PublicState, Task
+from rawls.algorithms.core.method import Normalises, PublicState, Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class DpIsSgd(Method):
-    """Sample by group, clip to clip_norm, sum, add noise, step.
+class DpIsSgd(Normalises):
+    """Sample by group, clip to clip_norm or normalise, sum, add noise, step.
 
     Args:
         clip_norm: C.
+        stability: a number normalises instead of clipping (FDPG compares that form with AUTO-S).
     """
 
     clip_norm: Positive = 1.0

@@ -27,11 +27,11 @@ from rawls.accounting.fields import Positive
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Answer, Release
 from rawls.accounting.mechanism.sampling import CellPoisson
-from rawls.algorithms.core.method import Counts, PrivateQueries, PublicState, Samples, Task
+from rawls.algorithms.core.method import Counts, Normalises, PrivateQueries, PublicState, Samples, Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fdpg(Counts):
+class Fdpg(Normalises, Counts):
     """Sample by group, clip or normalise, publish gradient and statistics; reweight the groups after each epoch.
 
     Args:
@@ -40,7 +40,7 @@ class Fdpg(Counts):
         norm_scale: beta, the norm at which a gradient counts whole.
         statistic_ratio: the noise multiplier of sums and counts over the gradient's.
         rate_cap, planned_rate: the largest rate of any group, and the one that the noise is planned for, over M / n.
-        stability: None clips; a number gamma normalises instead, as AUTO-S does.
+        stability: a number normalises instead of clipping, as AUTO-S does.
     """
 
     clip_norm: Positive = 1.0
@@ -49,7 +49,6 @@ class Fdpg(Counts):
     statistic_ratio: Positive = 10.0
     rate_cap: Positive = 2.0
     planned_rate: Positive = 1.5
-    stability: Positive | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.planned_rate <= self.rate_cap:
@@ -84,9 +83,6 @@ class Fdpg(Counts):
         rates = task.batch_size * state["shares"] / np.array(task.population.sizes)
         cap = min(1.0, self.rate_cap * self._uniform_rate(task))
         return self._gradient(task, np.minimum(rates, cap), plan.noise_multiplier)
-
-    def importance(self, samples: Samples) -> Tensor | float:
-        return 1.0 if self.stability is None else samples.bounds / (samples.norms + self.stability)
 
     def statistics(self, task: Task, samples: Samples) -> Mapping[str, Tensor]:
         """Of the gradients above C: min(||g|| / beta, 1), and one for the count, each in its group's place."""

@@ -20,11 +20,11 @@ from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import CellPoisson
 from rawls.accounting.owner_budgets import Anchor, OwnerBudgets, OwnerPlan, plan_both, plan_rates, plan_thresholds
-from rawls.algorithms.core.method import Method, PublicState, Task
+from rawls.algorithms.core.method import Normalises, PublicState, Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class IdpSgd(Method):
+class IdpSgd(Normalises):
     """Sample and clip by owner, sum, add noise, step.
 
     Args:
@@ -32,6 +32,7 @@ class IdpSgd(Method):
         share: with `both`, how far from thresholds (0) to rates (1).
         clip_norm: C of the most private owner, and of all with `sample`.
         anchor: with `scale`, whether C is the most private owner's (INO-SGD) or a mean (IDP-SGD).
+        stability: a number a is the adaptive clipping of INO-SGD's code, C / (norm + a) with each owner's C.
     """
 
     keeps_owners: ClassVar[bool] = True
@@ -55,26 +56,39 @@ class IdpSgd(Method):
     def gradient_release(self, task: Task, plan: Plan, state: PublicState) -> Release:
         return self._gradient(task, plan.budget)
 
+    def rates(self, task: Task, budget: Budget) -> np.ndarray:
+        """Of each cell."""
+        return np.array(self._owners(task, budget).rates)[list(task.population.owners)]
+
+    def rows(self, task: Task, budget: Budget) -> tuple[int, ...]:
+        """Of each owner, as rates and noise are found for them."""
+        return task.population.owner_sizes
+
     def _gradient(self, task: Task, budget: Budget) -> Release:
-        owners, of_cell = self._owners(task, budget), list(task.population.owners)
+        owners = self._owners(task, budget)
         return Release(
             name="gradient",
-            law=CellPoisson(task.population, tuple(np.array(owners.rates)[of_cell].tolist())),
-            bounds=tuple(np.array(owners.bounds)[of_cell].tolist()),
+            law=CellPoisson(task.population, tuple(self.rates(task, budget).tolist())),
+            bounds=tuple(np.array(owners.bounds)[list(task.population.owners)].tolist()),
             noise_std=owners.noise_std,
         )
 
     def _owners(self, task: Task, budget: Budget) -> OwnerPlan:
-        assert budget.epsilon is not None
         budgets = OwnerBudgets(
-            epsilons=budget.owner_epsilons or (budget.epsilon,),
-            rows=task.population.owner_sizes,
+            epsilons=epsilons_of(budget),
+            rows=self.rows(task, budget),
             names=task.owner_names or None,
             delta=budget.delta,
             steps=task.steps,
             batch_size=task.batch_size,
         )
         return _planned(self.spend, budgets, self.clip_norm, self.share, self.anchor)
+
+
+def epsilons_of(budget: Budget) -> tuple[float, ...]:
+    """The owners'; without any, the run's one budget is everybody's."""
+    assert budget.epsilon is not None
+    return budget.owner_epsilons or (budget.epsilon,)
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,9 @@
 A method never clips, adds noise or counts privacy: it says which release a step makes (`gradient_release`), how
 important each sample is (`importance`), and what to do with released values (`observe`, `adapt`). The step
 (algorithms/core/step.py) limits every sample to the release's bounds, so no method can exceed its sensitivity.
-What only some methods do stands in classes of its own (`Looks`, `Ranks`, `Counts`, `Directs`, `Tests`, `Attacks`): a
+What only some methods do stands in classes of its own (`Normalises`, `Looks`, `Ranks`, `Counts`, `Directs`, `Tests`,
+`Attacks`): a step makes a part of DESIGN section 4 for those alone that ask for it. Methods without privacy are
+`OpenMethod`s.
 step makes a part of DESIGN section 4 for those alone that ask for it. Methods without privacy are `OpenMethod`s.
 """
 
@@ -61,7 +63,7 @@ class Samples:
 
     Args:
         losses, norms, bounds, cells: [run, slot], or [slot] where one run is asked.
-        public: what the method `reads` of its public state: [run, 1], or [run, slot] of what it holds for each cell.
+        public: what the method `reads` of its public state: [run, 1] or [1]; by cell, of each sample, what it holds so.
     """
 
     losses: Tensor
@@ -106,7 +108,7 @@ class Method(AnyMethod):
     """A private training method."""
 
     private: ClassVar[bool] = True
-    reads: ClassVar[tuple[str, ...]] = ()  # names in the public state that `importance` needs
+    reads: ClassVar[tuple[str, ...]] = ()  # names in the public state that samples are weighed or counted by
 
     @property
     def neighbouring(self) -> Neighbouring:
@@ -132,6 +134,11 @@ class Method(AnyMethod):
         """
         return 1.0
 
+    @property
+    def only_clips(self) -> bool:
+        """Whether every sample has importance 1: then it is not asked for."""
+        return type(self).importance is Method.importance
+
     def observe(self, task: Task, plan: Plan, state: PublicState, answers: Mapping[str, np.ndarray]) -> PublicState:
         """The public state after a step, from what it published beside its gradient; the law must not depend on it."""
         return state
@@ -147,6 +154,24 @@ class Method(AnyMethod):
     def claim(self, task: Task, plan: Plan, state: PublicState) -> Claim | None:
         """What its paper would print for a run that ended in this state; None where it prints what is proven."""
         return plan.claim
+
+
+@dataclass(frozen=True, kw_only=True)
+class Normalises(Method):
+    """A method that may normalise gradients instead of clipping them (AUTO-S).
+
+    Args:
+        stability: None clips; a number gamma gives every sample the weight bound / (norm + gamma).
+    """
+
+    stability: Positive | None = None
+
+    @property
+    def only_clips(self) -> bool:
+        return self.stability is None and type(self).importance is Normalises.importance
+
+    def importance(self, samples: Samples) -> Tensor | float:
+        return 1.0 if self.stability is None else samples.bounds / (samples.norms + self.stability)
 
 
 class Asks(Method):

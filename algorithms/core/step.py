@@ -203,7 +203,7 @@ class PrivateStep(FleetStep[PrivateMember]):
         key = (runs.start, runs.stop)
         if key not in self._stacked:
             parts = stack([member.method for member in self.members[runs]], self.params)
-            clipped = all(type(method).importance is Method.importance for _, method in parts)
+            clipped = all(method.only_clips for _, method in parts)
             self._stacked[key] = parts, clipped
         parts, clipped = self._stacked[key]
         if clipped:
@@ -239,9 +239,11 @@ class PrivateStep(FleetStep[PrivateMember]):
         member.observe(answers)
 
     def _samples(self, run: int, batch: Batch, losses: Tensor, norms: Tensor) -> Samples:
-        used = slice(0, batch.count(run))
+        used, member = slice(0, batch.count(run)), self.members[run]
+        cells = batch.cells()[run, used]
+        public = {name: self._public([member], name, cells.unsqueeze(0))[0] for name in member.method.reads}
         return Samples(
-            losses=losses[used], norms=norms[used], bounds=batch.bounds[run, used], cells=batch.cells()[run, used]
+            losses=losses[used], norms=norms[used], bounds=batch.bounds[run, used], cells=cells, public=public
         )
 
     def _test(self, run: int, before: Tensor, step: int) -> None:

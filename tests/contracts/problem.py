@@ -142,15 +142,21 @@ def cases() -> dict[str, Case]:
     return found
 
 
-def _other_choices(method: AnyMethod) -> list[tuple[str, str]]:
+def _other_choices(method: AnyMethod) -> list[tuple[str, Any]]:
     hints = get_type_hints(type(method))
     return [
         (each.name, choice)
         for each in fields(method)  # type: ignore[arg-type]  # every method is a dataclass
-        if get_origin(hints[each.name]) is Literal
-        for choice in get_args(hints[each.name])
+        for choice in _choices(hints[each.name])
         if choice != getattr(method, each.name)
     ]
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """Those of a Literal, and a number for what may have none."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return (0.01,) if {float, type(None)} <= set(get_args(hint)) else ()
 
 
 def _cells(method: AnyMethod, task: Task) -> Population:
