@@ -24,6 +24,7 @@ from rawls.algorithms.core.method import Method
 from tests.contracts.door import ContractBroken, Door, Passed
 from tests.contracts.neighbours import absent_records
 from tests.contracts.problem import FEATURES, OWNER_EPSILONS, Case, Record, fleet_of, members_of, rows_of
+from tests.contracts.strongest import strongest
 
 RUNS = 200  # a side
 STEPS = 2
@@ -77,12 +78,14 @@ def _best(case: Case) -> Canary:
     position = case.positions_of(case.smallest_cell)[0]
     direction = torch.ones(FEATURES)
     replaces = case.plan.budget.neighbouring is Neighbouring.REPLACE_ONE
+    records = [Record(inputs=scale * direction, label=label) for scale, label in product((3.0, 100.0), range(3))]
+    # For those who drop what is longer; a little below, for parameters move before the second step.
+    records += [strongest(case, label, share=0.95) for label in range(3)]
     candidates = []
-    for scale, label in product((3.0, 100.0), range(3)):
+    for record in records:
         others: Sequence[Record | None] = [None]
         if replaces:
-            others = [Record(inputs=sign * scale * direction, label=b) for sign in (-1, 1) for b in range(3)]
-        record = Record(inputs=scale * direction, label=label)
+            others = [Record(inputs=sign * record.inputs, label=b) for sign in (-1, 1) for b in range(3)]
         candidates += [Canary(position=position, record=record, instead=other) for other in others]
     sides = _both_sides(case, candidates, "pilot", exchanged=False)
     exposures = [

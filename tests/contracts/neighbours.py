@@ -24,7 +24,8 @@ from rawls.algorithms.core.method import Method
 from rawls.algorithms.core.queries import FleetQueries
 from rawls.algorithms.core.step import PrivateStep
 from tests.contracts.door import ContractBroken, Door, Passed
-from tests.contracts.problem import FEATURES, NUM_TRAINING_SETS, Case, Record, engine, fleet_of, members_of, rows_of
+from tests.contracts.problem import FEATURES, NUM_TRAINING_SETS, Case, Record, fleet_of, members_of, rows_of
+from tests.contracts.strongest import strongest
 
 REACHED = 0.9  # of a bound, by the worst of many pairs: else a tighter bound would do, with less noise
 ROUNDING = 1e-4  # of a bound: sums are of float32, and bounds are lowered by 1e-5
@@ -70,7 +71,8 @@ def check_neighbours(case: Case, *, repeats: int = MANY) -> int:
     pairs = pairs_of(case, repeats)
     rng = np.random.default_rng(0)
     watched = [int(rng.choice(case.positions_of(pair.cell))) for pair in pairs]
-    records = [_records(case, pair, position, rng) for pair, position in zip(pairs, watched, strict=True)]
+    seeds = [run % 5 for run in range(len(pairs))]
+    records = [_records(case, *of_run, rng) for of_run in zip(pairs, watched, seeds, strict=True)]
     sides = []
     for side in (0, 1):
         exchanged = [{at: of_pair[side]} for at, of_pair in zip(watched, records, strict=True)]
@@ -78,7 +80,7 @@ def check_neighbours(case: Case, *, repeats: int = MANY) -> int:
         rows = rows_of(case, [pair.kind for pair in pairs], exchanged)
         keys = [f"neighbours {number}" for number in range(len(pairs))]
         held = [True] * len(pairs)
-        stepper: Any = fleet_of(case, members_of(case, keys, rows, watched=watched, held=held, absent=absent))
+        stepper: Any = fleet_of(case, members_of(case, keys, rows, watched=watched, held=held, absent=absent), seeds)
         sides.append(stepper)
     first, second = sides
     door = Door(first)
@@ -160,38 +162,24 @@ def absent_records() -> Iterator[None]:
         yield
 
 
-def _records(case: Case, pair: Pair, position: int, rng: np.random.Generator) -> tuple[Record, Record]:
+def _records(case: Case, pair: Pair, position: int, seed: int, rng: np.random.Generator) -> tuple[Record, Record]:
     """What stands in the position on either side; where it is absent it does not matter."""
     inputs = rows_of(case, [pair.kind], [{}])[0]
     here = Record(inputs=inputs.gather(inputs.rows[[position]])[0], label=int(inputs.labels[position]))
     usual = Record(inputs=torch.from_numpy(rng.normal(size=FEATURES)).float(), label=here.label)
-    extreme = _extreme(case, pair.extreme, here, usual)
+    extreme = _extreme(case, pair.extreme, here, usual, seed)
     against = [usual, Record(inputs=-extreme.inputs, label=(extreme.label + 1) % 3), here][rng.integers(3)]
     return extreme, against if pair.change == "replace" else extreme
 
 
-def _extreme(case: Case, kind: str, here: Record, usual: Record) -> Record:
+def _extreme(case: Case, kind: str, here: Record, usual: Record, seed: int) -> Record:
     wrong = (here.label + 1) % 3
     return {
         "huge": lambda: Record(inputs=1e4 * usual.inputs, label=wrong),
         "tiny": lambda: Record(inputs=1e-20 * usual.inputs, label=here.label),
         "opposite": lambda: Record(inputs=-here.inputs, label=here.label),
         "mislabelled": lambda: Record(inputs=here.inputs, label=wrong),
-        "threshold": lambda: _at_threshold(case, usual),
+        "threshold": lambda: strongest(case, here.label, seed=seed),
         "nan": lambda: Record(inputs=torch.full_like(here.inputs, math.nan), label=here.label),
         "usual": lambda: usual,
     }[kind]()
-
-
-def _at_threshold(case: Case, record: Record) -> Record:
-    """The record so scaled that its gradient, at the first parameters, is as long as its bound."""
-    assert isinstance(case.method, Method)
-    bound = max(case.method.gradient_release(case.task, case.plan, case.method.start(case.task, case.plan)).bounds)
-    params, label = engine().initial(0).unsqueeze(0), torch.tensor([[record.label]])
-    low, high = 1e-6, 1e6
-    for _ in range(40):
-        scale = math.sqrt(low * high)
-        inputs = (scale * record.inputs).view(1, 1, -1)
-        norm = float(engine().weighted_sum(params, inputs, label, lambda _l, norms, *_: norms * 0).norms)
-        low, high = (scale, high) if norm < bound else (low, scale)
-    return Record(inputs=low * record.inputs, label=record.label)
