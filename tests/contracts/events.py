@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.plan import Plan
 from rawls.accounting.mechanism.streams import Streams
 from rawls.algorithms.core.method import Method
-from tests.contracts.door import ContractBroken
+from tests.contracts.door import ContractBroken, Door
 from tests.contracts.problem import Case, fleet_of, members_of
 
 WITHIN = 1e-9  # relative; multipliers are a few roundings of double
@@ -30,7 +31,7 @@ Record = dict[str, Any]
 def check_events(case: Case) -> None:
     """Raise ContractBroken unless a whole run's ledger, as stored, charges what follows from its lines."""
     stepper: Any = fleet_of(case, members_of(case, ["events"]))
-    member = stepper.members[0]
+    member, door = stepper.members[0], Door(stepper)
     for step in range(case.steps):
         if stepper.ended():
             break
@@ -39,6 +40,7 @@ def check_events(case: Case) -> None:
         spent = member.plan.check(member.ledger)
     except ValueError as refusal:
         raise ContractBroken(f"the ledger is not the plan's: {refusal}") from refusal
+    _check_complete(door, member.ledger)
     try:
         again = Ledger(Streams("again"), member.task.population, json.loads(json.dumps(member.ledger.to_dicts())))
     except ValueError as refusal:
@@ -59,6 +61,13 @@ def check_events(case: Case) -> None:
     _check_epsilons(
         member.plan, [_merged(events) for events in cells], spent, fixed=type(member.method).adapt is Method.adapt
     )
+
+
+def _check_complete(door: Door, ledger: Ledger) -> None:
+    """Whatever was published has its place in a line."""
+    published = Counter(release for release, answer, _ in door.passed[0] if answer == release)
+    if published != ledger.counts():
+        raise ContractBroken(f"{dict(published)} were published, the ledger has {ledger.counts()}")
 
 
 def _merged(events: list[Event]) -> tuple[Event, ...]:

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.contracts.door import ContractBroken
-from tests.contracts.events import check_events
+from tests.contracts.events import check_events, check_target
 from tests.contracts.law import check_law
 from tests.contracts.neighbours import check_neighbours
 from tests.contracts.noise import check_noise
 from tests.contracts.problem import Case
+from tests.contracts.published import COMPLAINTS, DROPS_AT_EQUAL_THRESHOLDS, PUBLISHED
 from tests.contracts.twins import TWINS, WASTEFUL
 
 CONTRACTS: dict[str, Callable[[Case], object]] = {
@@ -17,16 +18,24 @@ CONTRACTS: dict[str, Callable[[Case], object]] = {
     "noise": check_noise,
     "events": check_events,
     "law": check_law,
+    "target": check_target,
 }
+ALL = {**TWINS, **PUBLISHED}
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", ALL)
 def test_the_contract_rejects_its_twin(name: str) -> None:
-    contract, twin = TWINS[name]
+    contract, twin = ALL[name]
     with pytest.raises(ContractBroken) as broken:
         CONTRACTS[contract](twin)
     assert ("its noise is too large" in str(broken.value)) is (name == WASTEFUL)
+    assert COMPLAINTS.get(name, "") in str(broken.value)
 
 
 def test_every_contract_with_a_check_has_a_twin() -> None:
-    assert {contract for contract, _ in TWINS.values()} == set(CONTRACTS)
+    assert {contract for contract, _ in ALL.values()} == set(CONTRACTS)
+
+
+def test_dropping_the_lowest_losses_is_private_at_equal_thresholds() -> None:
+    """As the paper says; at individual ones it is a twin."""
+    assert check_neighbours(DROPS_AT_EQUAL_THRESHOLDS) >= 1_500

@@ -1,0 +1,173 @@
+"""Broken twins that were published: what papers, or the code beside them, do that is not as private as they say.
+
+Beside tests/contracts/twins.py, in the same form. COMPLAINTS has what the contract must say, so that it is this fault
+and no other that it found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import brentq
+from torch import Tensor
+
+from rawls.accounting.claims import gdp_clt
+from rawls.accounting.mechanism.plan import Budget, Plan
+from rawls.accounting.mechanism.release import Release
+from rawls.algorithms.core.method import PublicState, Samples, Task
+from rawls.algorithms.core.step import PrivateStep
+from rawls.algorithms.disk import Disk
+from rawls.algorithms.dp_is_sgd import DpIsSgd
+from rawls.algorithms.dpsgd_f import DpSgdF
+from rawls.algorithms.dpsgd_global_adapt import DpSgdGlobalAdapt
+from rawls.algorithms.dpsur import DpSur
+from rawls.algorithms.fdpg import Fdpg
+from rawls.algorithms.ino_sgd import InoSgd
+from tests.contracts.problem import Case
+from tests.contracts.twins import ForgetsBeside, HalfTheNoise, Independent, as_kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookFree(DpSgdF):
+    """The counts that set the thresholds cost nothing (as WYSIWYG's code and FDPG's text have it)."""
+
+    def _gradient(self, task: Task, kappa: float) -> Release:
+        return as_kind(ForgetsBeside, super()._gradient(task, kappa))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountIndependent(DpSgdGlobalAdapt):
+    """The count is charged as if it had a draw of its own (as published)."""
+
+    def _gradient(self, task: Task, kappa: float) -> Release:
+        return as_kind(Independent, super()._gradient(task, kappa))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountOverBatch(DpSgdGlobalAdapt):
+    """Z follows the count over the rows that were drawn (as coded), which tells how many were."""
+
+    def statistics(self, task: Task, samples: Samples) -> Mapping[str, Tensor]:
+        drawn.append(len(samples.norms))
+        return super().statistics(task, samples)
+
+    def observe(self, task: Task, plan: Plan, state: PublicState, answers: Mapping[str, np.ndarray]) -> PublicState:
+        share = task.batch_size / max(drawn[-1], 1)
+        return super().observe(task, plan, state, {"count": share * answers["count"]})
+
+
+drawn: list[int] = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreeRejections(DpSur):
+    """Plans for as many steps as may be accepted, and leaves the others out of the ledger (as published)."""
+
+    def plan(self, task: Task, budget: Budget) -> Plan:
+        return replace(super().plan(task, budget), upper_bound=True)
+
+
+class ForgetsRejected(PrivateStep):
+    def _test(self, run: int, before: Tensor, step: int) -> None:
+        super()._test(run, before, step)
+        if torch.equal(self.params[run], before):
+            for line in self.members[run].ledger._lines:
+                line.count -= 1
+
+
+SPLIT = Disk(kappa=0.5, gamma=0.7)  # of the README of DiSK's code
+
+
+class NoiseOfDisk(HalfTheNoise):
+    """Divided by sqrt(c^2 + (1 - c)^2), as if the two gradients of a sample were clipped one by one (as coded)."""
+
+    share = 1 / math.hypot(SPLIT.second_share(), 1 - SPLIT.second_share())
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseByClt(DpIsSgd):
+    """Has the noise for which Gaussian DP's central limit theorem gives the target (as in WYSIWYG's figures).
+
+    For few steps at a low rate it is not only an approximation: by PLD the run costs more than twice the target.
+    """
+
+    def plan(self, task: Task, budget: Budget) -> Plan:
+        target, rate = budget.epsilon or 0.0, max(self.rates(task))
+
+        def excess(kappa: float) -> float:
+            claim = gdp_clt(rate=rate, noise_multiplier=kappa, steps=task.steps, delta=budget.delta)
+            return (math.inf if claim.epsilon is None else claim.epsilon) - target
+
+        kappa = brentq(excess, 0.3, 50.0)
+        return budget.plan(
+            lambda kappa: [(self._gradient(task, kappa * self.clip_norm), task.steps)], noise_multiplier=kappa
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatesOfTheirOwn(Fdpg):
+    """Groups are sampled as often as the statistics say; planned as if all had rate M / n, and nothing ends the run."""
+
+    group_lr: float = 20.0
+    rate_cap: float = 1e3
+    planned_rate: float = 1.0
+
+    def plan(self, task: Task, budget: Budget) -> Plan:
+        return replace(super().plan(task, budget), filtered=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeepsTop(InoSgd):
+    """INO-SGD's first counter-example (App. C.2.1): of a batch, the rows with the largest losses only."""
+
+    def rank_weights(self, losses: Tensor, norms: Tensor | None, bounds: Tensor, generator: Any) -> Tensor:
+        return (losses.argsort(descending=True).argsort() < FEW_ROWS).to(bounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropsLowest(InoSgd):
+    """Its second one: all but the rows with the smallest losses.
+
+    Private where all thresholds are equal, and only there: a row with a small one brings back a row with a large one.
+    """
+
+    def rank_weights(self, losses: Tensor, norms: Tensor | None, bounds: Tensor, generator: Any) -> Tensor:
+        return (losses.argsort().argsort() >= FEW_ROWS).to(bounds)
+
+
+FEW_ROWS = 3
+DROPS_AT_EQUAL_THRESHOLDS = Case(name="DropsLowest", method=DropsLowest(spend="sample"))
+
+
+def _of(method: Any, **changed: Any) -> Case:
+    return Case(name=type(method).__name__, method=method, **changed)
+
+
+PUBLISHED: Mapping[str, tuple[str, Case]] = {
+    "the counts of a look uncharged": ("events", _of(LookFree())),
+    "a count beside charged as an independent draw": ("events", _of(CountIndependent())),
+    "rejected trials uncharged": ("events", _of(FreeRejections(), stepper=ForgetsRejected)),
+    "rates without a cap or a filter": ("events", _of(RatesOfTheirOwn())),
+    "noise found by the central limit theorem": ("target", _of(NoiseByClt(), epsilon=1.0, batch_size=1, steps=6)),
+    "noise divided as in DiSK's code": ("noise", _of(SPLIT, streams=NoiseOfDisk)),
+    "a count over the realised batch": ("neighbours", _of(CountOverBatch())),
+    "the top losses by rank": ("neighbours", _of(KeepsTop())),
+    "the lowest losses dropped, at individual thresholds": ("neighbours", _of(DropsLowest(spend="scale"))),
+}
+
+COMPLAINTS: Mapping[str, str] = {
+    "the counts of a look uncharged": "the stored lines say another cost",
+    "a count beside charged as an independent draw": "the stored lines say another cost",
+    "rejected trials uncharged": "were published, the ledger has",
+    "rates without a cap or a filter": "has spent epsilon",
+    "noise found by the central limit theorem": "the target is 1",
+    "noise divided as in DiSK's code": "has 0.6",
+    "a count over the realised batch": "public state depends on a record",
+    "the top losses by rank": "'gradient' moves by",
+    "the lowest losses dropped, at individual thresholds": "'gradient' moves by",
+}
