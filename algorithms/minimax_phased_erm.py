@@ -28,11 +28,11 @@ either side (Lemma 12).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -41,8 +41,9 @@ from rawls.accounting.fields import Positive
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import WholeFold
-from rawls.algorithms.core.method import PrivateData, PrivateRows, Solver, Task
-from rawls.algorithms.core.saddle_point import RADIUS, Minimax, longest, within
+from rawls.algorithms.core.linear_model import SLOPE, as_parameters, check_linear, longest, within
+from rawls.algorithms.core.method import PrivateData, PrivateRows, PublicState, Solver, Task
+from rawls.algorithms.core.saddle_point import RADIUS, Minimax
 
 CERTIFIED = (
     "what a phase releases is certified to its accuracy in float64; a run that can't certify it ends with an error"
@@ -78,9 +79,7 @@ class MinimaxPhasedErm(Solver):
         return self.folds(task)
 
     def check_model(self, model: nn.Module) -> None:
-        layers = [layer for layer in model.modules() if not isinstance(layer, nn.Sequential | nn.Flatten)]
-        if [type(layer) for layer in layers] != [nn.Linear] or layers[0].bias is None:
-            raise ValueError("minimax_phased_erm is proven for a linear model only: choose model=logistic")
+        check_linear(model, "minimax_phased_erm")
 
     def plan(self, task: Task, budget: Budget) -> Plan:
         if task.num_classes is None:
@@ -102,16 +101,20 @@ class MinimaxPhasedErm(Solver):
             **more,
         )
 
-    def solve(self, task: Task, plan: Plan, data: PrivateData) -> Iterator[Tensor]:
-        """Algorithm 1."""
-        w = torch.zeros(task.num_classes or 0, task.num_features + 1, dtype=torch.float64)
-        releases = self._releases(task, plan.budget, plan.noise_multiplier)
-        for phase, release in zip(self._phases(task, plan.budget), releases, strict=True):
-            w = data.publish(release, partial(self._solve_phase, task=task, phase=phase, center=w))
-            weight, bias = (2 * self.radius * w).split([task.num_features, 1], dim=1)
-            yield torch.cat([weight.flatten(), bias.flatten()])
+    def start(self, task: Task, plan: Plan) -> PublicState:
+        return {"w": np.zeros((task.num_classes or 0, task.num_features + 1))}
 
-    def _solve_phase(self, rows: PrivateRows, *, task: Task, phase: Phase, center: Tensor) -> Tensor:
+    def advance(self, task: Task, plan: Plan, phase: int, state: PublicState, data: PrivateData) -> PublicState:
+        """A turn of Algorithm 1."""
+        release = self._releases(task, plan.budget, plan.noise_multiplier)[phase]
+        at, center = self._phases(task, plan.budget)[phase], torch.from_numpy(state["w"])
+        w = data.publish(release, partial(self._solved, task=task, phase=at, center=center))
+        return {"w": w.cpu().numpy()}
+
+    def parameters(self, task: Task, state: PublicState) -> Tensor:
+        return as_parameters(2 * self.radius * torch.from_numpy(state["w"]))
+
+    def _solved(self, rows: PrivateRows, *, task: Task, phase: Phase, center: Tensor) -> Tensor:
         problem = Minimax(
             features=2 * self.radius * within(rows.inputs, self.feature_bound),
             labels=rows.labels,
@@ -174,7 +177,7 @@ class MinimaxPhasedErm(Solver):
         return max(self._unscaled(task))
 
     def _unscaled(self, task: Task) -> tuple[float, float]:
-        lipschitz = math.sqrt(2) * 2 * self.radius * longest(self.feature_bound)
+        lipschitz = SLOPE * 2 * self.radius * longest(self.feature_bound)
         return lipschitz, math.log(task.num_classes or 1) + RADIUS * lipschitz
 
 

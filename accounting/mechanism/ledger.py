@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rawls.accounting.events import Event
 from rawls.accounting.mechanism.release import Answer, Release, Rescaled
 from rawls.accounting.mechanism.sampling import Population
+from rawls.accounting.mechanism.single_pass import Rounds, SinglePass
 from rawls.accounting.mechanism.streams import FleetNoise, Streams
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 class Line:
     """`count` equal releases between two steps; `events` holds, per cell, what one of them is to a member.
 
+    A single pass is one release whose rounds are the steps; of each cell, so many rows as `taken` took part in it.
     Events are not stored: they follow from law, bounds and noise, and would be most of a ledger that changes every
     step.
     """
@@ -34,16 +36,19 @@ class Line:
     first_step: int
     last_step: int
     count: int
+    taken: list[int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         steps = {"first_step": self.first_step, "last_step": self.last_step}
-        return {**self.release, **steps, "count": self.count}
+        taken = {} if self.taken is None else {"taken": list(self.taken)}
+        return {**self.release, **steps, "count": self.count, **taken}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], population: Population) -> Line:
-        release = Release.from_dict(record, population)
+        release = (SinglePass if "rounds" in record else Release).from_dict(record, population)
         events = tuple(release.event(cell) for cell in range(len(population.sizes)))
-        return cls(release.to_dict(), events, record["first_step"], record["last_step"], record["count"])
+        steps, taken = (record["first_step"], record["last_step"]), record.get("taken")
+        return cls(release.to_dict(), events, *steps, record["count"], None if taken is None else list(taken))
 
 
 class Ledger:
@@ -51,12 +56,15 @@ class Ledger:
 
     def __init__(self, streams: Streams, population: Population, lines: Sequence[Mapping[str, Any]] = ()) -> None:
         self._streams = streams
+        self._population = population
         self._num_cells = len(population.sizes)
         self._lines = [Line.from_dict(line, population) for line in lines]
         self._open: dict[str, tuple[Release | None, Line]] = {}  # of each name the last release and its line
         for line in self._lines:
             self._open[line.release["name"]] = None, line
         self._looked: tuple[Release, int] | None = None  # what looked at its rows and has not answered yet
+        self._passes: dict[str, Rounds] = {}
+        self._took: tuple[Release, int] | None = None  # the round that has its row and has not answered yet
 
     def look(self, release: Release, sums: Mapping[str, Tensor], step: int) -> dict[str, Tensor]:
         """Publish what a release asks of its rows before its thresholds are set; it is recorded here."""
@@ -64,8 +72,31 @@ class Ledger:
         self._looked = release, step
         return self._noised(release, release.look, sums, step)
 
+    def take(self, release: SinglePass, cell: int, step: int) -> int:
+        """The position of the row of a cell that takes part in this step's round of a pass, and in no other.
+
+        The pass is recorded at its first round, with all that it may cost.
+        """
+        self._record(release, step)
+        line = self._open[release.name][1]
+        assert line.taken is not None
+        if release.name not in self._passes:
+            self._passes[release.name] = Rounds(release, self._streams, line.taken)
+        position = self._passes[release.name].take(cell)
+        self._took = release, step
+        return position
+
     def publish(self, release: Release | Rescaled, total: Tensor, step: int) -> Tensor:
-        """Add the release's noise to the private sum, in place, and record it; what comes back is public."""
+        """Add the release's noise to the private sum, in place, and record it; what comes back is public.
+
+        Of a single pass it is the answer of this step's round, which has taken its row.
+        """
+        if isinstance(release, SinglePass):
+            if self._took is None or self._took[0] is not release or self._took[1] != step:
+                raise ValueError(f"'{release.name}' was to take a row before it answers at step {step}")
+            self._took = None
+            self._passes[release.name].add_noise(total, step)
+            return total
         self._add_noise(_declared(release), total, self.open(release, step), step, purpose=_declared(release).name)
         return total
 
@@ -88,6 +119,19 @@ class Ledger:
         else:
             raise ValueError(f"'{declared.name}' looked at nothing, so its thresholds can't be rescaled")
         return release.noise_std
+
+    def noise_vectors(self) -> dict[str, Tensor]:
+        """Of each pass with a tree, what must be kept to go on without drawing its noise again."""
+        kept = {name: rounds.vectors() for name, rounds in self._passes.items()}
+        return {name: vectors for name, vectors in kept.items() if vectors is not None}
+
+    def resume_noise(self, name: str, vectors: Tensor) -> None:
+        """Put back what was kept of a pass."""
+        line = self._open[name][1]
+        assert line.taken is not None
+        release = SinglePass.from_dict(line.release, self._population)
+        self._passes[name] = Rounds(release, self._streams, line.taken)
+        self._passes[name].resume(line.last_step + 1, vectors)
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """The lines, as stored in ledger.json and in checkpoints."""
@@ -135,20 +179,25 @@ class Ledger:
     def _record(self, release: Release, step: int) -> None:
         # Noise is addressed by name and step: a second release there would get the first one's noise.
         same, line = self._open.get(release.name, (None, None))
+        in_rounds = isinstance(release, SinglePass)
         if line is not None and step <= line.last_step:
             raise ValueError(
                 f"'{release.name}' was already released at step {step}; give each release a name of its own"
             )
+        if isinstance(release, SinglePass) and step >= release.rounds:
+            raise ValueError(f"'{release.name}' has {release.rounds} rounds, so none at step {step}")
         if same is not release:
             record = release.to_dict()
             if line is None or line.release != record:
+                if in_rounds and line is not None:
+                    raise ValueError(f"'{release.name}' began with other bounds or noise, which a single pass keeps")
                 events = tuple(release.event(cell) for cell in range(self._num_cells))
-                line = Line(record, events, step, step, 0)
+                line = Line(record, events, step, step, 0, [0] * self._num_cells if in_rounds else None)
                 self._lines.append(line)
             self._open[release.name] = release, line
         assert line is not None
         line.last_step = step
-        line.count += 1
+        line.count = 1 if in_rounds else line.count + 1
 
 
 def _declared(release: Release | Rescaled) -> Release:

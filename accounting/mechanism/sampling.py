@@ -235,6 +235,12 @@ class OneGroup(SamplingLaw):
         return {"law": "one_group", "batches": list(self.batches), "weights": list(self.weights)}
 
 
+class OneGroupOnce(OneGroup):
+    """The same for weights that last one step: no more steps are drawn at once."""
+
+    block_steps = 1
+
+
 @dataclass(frozen=True)
 class WholeTrainingSet(SamplingLaw):
     """Every row, at every release."""

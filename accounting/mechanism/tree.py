@@ -56,6 +56,11 @@ class Tree:
         """Level of the root of the tree of this number: the last one may be shorter."""
         return (min(self.longest, self.steps - tree * self.longest) - 1).bit_length()
 
+    @property
+    def most_nodes(self) -> int:
+        """Nodes above a leaf, itself included, of the longest tree: the squared sensitivity of one participation."""
+        return self.height(0) + 1
+
     def squared_sensitivity(self, participations: Iterable[int]) -> int:
         """By how much all nodes together move when a member takes part in these steps, squared, in squared bounds.
 
@@ -136,6 +141,15 @@ class TreeNoise:
         for vector in self._complete.values():
             total += vector
         return total
+
+    def step_noise(self, step: int) -> Tensor:
+        """What is added to the answer of a step (counted from 0): by how much the noise of the prefix changes with it.
+
+        Who adds up the answers has the prefixes, so this tells neither more nor less; and nobody has to keep a sum
+        without noise.
+        """
+        before = self.prefix_noise(step)
+        return self.prefix_noise(step + 1) - before
 
     def vectors(self) -> Tensor:
         """What must be kept to resume without drawing again: [before this tree and by level, *shape of a sum]."""

@@ -6,13 +6,12 @@ important each sample is (`importance`), and what to do with released values (`o
 What only some methods do stands in classes of its own (`Normalises`, `Looks`, `Ranks`, `Counts`, `Directs`, `Tests`,
 `Attacks`): a step makes a part of DESIGN section 4 for those alone that ask for it. Methods without privacy are
 `OpenMethod`s.
-step makes a part of DESIGN section 4 for those alone that ask for it. Methods without privacy are `OpenMethod`s.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
@@ -25,6 +24,7 @@ from rawls.accounting.fields import Positive
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import Drawing, Population
+from rawls.accounting.mechanism.single_pass import SinglePass
 
 PublicState = Mapping[str, np.ndarray]
 """What a method carries from step to step: named arrays, a function of public inputs and releases only."""
@@ -76,8 +76,12 @@ class Samples:
 class PrivateQueries(Protocol):
     """The training data as `adapt` may use it: every answer is a ledger release."""
 
-    def group_losses(self, release: Release) -> np.ndarray:
-        """Per cell, the noisy sum of the losses, each clipped to the cell's bound, over the rows that its law draws."""
+    def group_losses(self, release: Release, *, centred: bool = False) -> np.ndarray:
+        """Per cell, the noisy sum of the losses, each clipped to the cell's bound, over the rows that its law draws.
+
+        `centred`: each clipped to twice the bound, less the bound. To exchange a record then moves the sum by two
+        bounds, as the accountant takes it to; losses between 0 and the bound would move it by one.
+        """
         ...
 
     def generator(self, purpose: str) -> np.random.Generator:
@@ -335,14 +339,24 @@ class PrivateData(Protocol):
         """What is computed of the rows that the release's law draws, with its noise.
 
         Args:
-            compute: by as much as the release's bounds, and no more, a record moves what it returns. It is not called
-                where a run goes on behind this release: then the release is given as it was.
+            compute: by as much as the release's bounds, and no more, a record moves what it returns.
         """
+        ...
+
+    def publish_round(self, release: SinglePass, cell: int, compute: Callable[[PrivateRows], Tensor]) -> Tensor:
+        """What is computed of a row of the cell that took part in no round before, limited to its bound, with noise.
+
+        Of a pass with a tree, the sums of its answers have the noise of the tree's prefixes.
+        """
+        ...
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """Data-independent randomness of this phase."""
         ...
 
 
 class Solver(AnyMethod):
-    """A private method with a loop of its own over few releases, seconds long."""
+    """A private method with a loop of its own, seconds long; a phase is a turn of it."""
 
     private: ClassVar[bool] = True
 
@@ -357,18 +371,23 @@ class Solver(AnyMethod):
 
     @abstractmethod
     def phases(self, task: Task) -> int:
-        """How often `solve` yields; the schedule's batch size and epochs mean nothing to a solver."""
+        """Turns of the loop; the schedule's batch size and epochs mean nothing to a solver."""
 
     @abstractmethod
     def plan(self, task: Task, budget: Budget) -> Plan:
         """Calibrate the noise and state every release of the run; before any data is read."""
 
     @abstractmethod
-    def solve(self, task: Task, plan: Plan, data: PrivateData) -> Iterator[Tensor]:
-        """The parameters [parameter] after each phase, as the model has them; a function of releases alone.
+    def start(self, task: Task, plan: Plan) -> PublicState:
+        """What is carried from phase to phase, before the first one."""
 
-        A run that was interrupted begins anew and gets the same releases.
-        """
+    @abstractmethod
+    def advance(self, task: Task, plan: Plan, phase: int, state: PublicState, data: PrivateData) -> PublicState:
+        """The state after a phase (counted from 0): a function of the state before it and of releases alone."""
+
+    @abstractmethod
+    def parameters(self, task: Task, state: PublicState) -> Tensor:
+        """The parameters [parameter] that are evaluated and kept, as the model has them."""
 
     def claim(self, task: Task, plan: Plan, state: PublicState) -> Claim | None:
         """What its paper would print; None where it prints what is proven."""

@@ -30,14 +30,18 @@ class FleetQueries:
     def __init__(self, engine: Engine, params: Tensor, member: PrivateMember, step: int) -> None:
         self._engine, self._params, self._member, self._step = engine, params, member, step
 
-    def group_losses(self, release: Release) -> np.ndarray:
+    def group_losses(self, release: Release, *, centred: bool = False) -> np.ndarray:
         data = self._member.data
         sums = torch.zeros(len(release.bounds), dtype=torch.float64, device=self._params.device)
         bounds = torch.tensor(release.bounds, dtype=self._params.dtype, device=self._params.device)
         for part in self._drawn(release):
             losses, _ = self._engine.evaluate(self._params, data.gather(data.rows[part]), data.labels[part])
             cells = data.cells[part]
-            clipped = losses.nan_to_num(nan=torch.inf).clamp(min=0).minimum(bounds[cells])
+            of_rows = bounds[cells]
+            most = 2 * of_rows if centred else of_rows
+            clipped = losses.nan_to_num(nan=torch.inf).clamp(min=0).minimum(most)
+            if centred:
+                clipped = clipped - of_rows
             sums.index_add_(0, cells, clipped.to(torch.float64))
         return self._member.ledger.publish(release, sums, self._step).cpu().numpy()
 

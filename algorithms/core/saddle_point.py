@@ -16,6 +16,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from rawls.algorithms.core.linear_model import project
+
 RADIUS = 0.5  # of a ball of diameter 1
 MOST_STEPS = 1_000_000
 
@@ -52,14 +54,14 @@ class Minimax:
 
         Its steps 1 / (mu_w t) shorten only where the gap did not fall: then the others bring linear convergence.
         """
-        w, t, last = project(self.center), 1, math.inf
+        w, t, last = project(self.center, RADIUS), 1, math.inf
         for _ in range(MOST_STEPS):
             saddle, gradient = self.respond(w)
             if saddle.gap <= accuracy:
                 return saddle
             t += saddle.gap >= last
             last = saddle.gap
-            w = project(w - gradient / (self.mu_w * t))
+            w = project(w - gradient / (self.mu_w * t), RADIUS)
         raise ValueError(f"no saddle point with a gap of {accuracy:g} in {MOST_STEPS} steps: raise algorithm.accuracy")
 
     def respond(self, w: Tensor) -> tuple[Saddle, Tensor]:
@@ -74,7 +76,7 @@ class Minimax:
         errors[self._rows, self.labels] -= 1
         errors *= ((weights / self._sizes)[self.groups] / self.scale).unsqueeze(1)
         gradient = errors.T @ self.features + self.mu_w * (w - self.center)
-        step = project(w - gradient / self.mu_w) - w
+        step = project(w - gradient / self.mu_w, RADIUS) - w
         fall = -float((gradient * step).sum() + self.mu_w / 2 * step.square().sum())
         return Saddle(parameters=w, weights=weights, gap=max(0.0, fall)), gradient
 
@@ -95,21 +97,3 @@ class Minimax:
     @cached_property
     def _rows(self) -> Tensor:
         return torch.arange(len(self.labels), device=self.labels.device)
-
-
-def project(w: Tensor) -> Tensor:
-    """The nearest point of the ball."""
-    norm = float(w.norm())
-    return w if norm <= RADIUS else w * (RADIUS / norm)
-
-
-def within(features: Tensor, bound: float) -> Tensor:
-    """Features [row, ...] in float64, scaled down to the norm bound, and a 1 behind them; what is not finite is 0."""
-    rows = features.flatten(1).to(torch.float64).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-    norms = rows.norm(dim=1, keepdim=True)
-    return torch.cat([rows * (bound / norms.clamp_min(bound)), torch.ones_like(norms)], 1)
-
-
-def longest(bound: float) -> float:
-    """The norm that features of `within` have at most."""
-    return math.hypot(bound, 1.0)

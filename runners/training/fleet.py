@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 # Of what a checkpoint holds, and of the way in which rows and noise are drawn after it: one more whenever either
 # changes, for a run that changed its streams midway might draw noise that it has used before.
-CHECKPOINT_FORMAT = 3
+CHECKPOINT_FORMAT = 4
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 SAVING_SHARE = 0.05  # of the time, for fleets whose checkpoints are large
 
@@ -261,8 +261,8 @@ class _Fleet:
             assert plan is not None
             ledger = Ledger(streams, task.population, json.loads(kept["ledger"]) if kept else ())
             if isinstance(method, Solver):
-                released = kept["state"] if kept else {}
-                return SolverMember(method=method, plan=plan, ledger=ledger, state=released, **shared)
+                state = kept["state"] if kept else method.start(task, plan)
+                return SolverMember(method=method, plan=plan, ledger=ledger, state=state, **shared)
             assert isinstance(method, Method)
             shared |= {"optimizer": prepared.optimizer, "state": method.start(task, plan)}
             member = PrivateMember(method=method, plan=plan, ledger=ledger, **shared)

@@ -111,7 +111,7 @@ class FixedLosses:
     def __init__(self, losses: np.ndarray) -> None:
         self.losses = losses
 
-    def group_losses(self, release: Release) -> np.ndarray:
+    def group_losses(self, release: Release, *, centred: bool = False) -> np.ndarray:
         return self.losses * np.asarray(SIZES)
 
     def generator(self, purpose: str) -> np.random.Generator:

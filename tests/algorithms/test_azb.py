@@ -101,7 +101,7 @@ def test_losses_are_clipped_summed_and_released_with_the_declared_noise() -> Non
     seen: list[Release] = []
 
     class Recording(FixedLosses):
-        def group_losses(self, release: Release) -> np.ndarray:
+        def group_losses(self, release: Release, *, centred: bool = False) -> np.ndarray:
             seen.append(release)
             return super().group_losses(release)
 

@@ -17,10 +17,11 @@ from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.plan import Budget
 from rawls.accounting.mechanism.sampling import Population
 from rawls.accounting.mechanism.streams import Streams
+from rawls.algorithms.core.linear_model import project
 from rawls.algorithms.core.method import PrivateRows, Task
 from rawls.algorithms.core.rows import TrainingRows
-from rawls.algorithms.core.saddle_point import RADIUS, Minimax, Saddle, project
-from rawls.algorithms.core.solver_step import SolverMember, SolverStep
+from rawls.algorithms.core.saddle_point import RADIUS, Minimax, Saddle
+from rawls.algorithms.core.solver_step import PhaseData, SolverMember, SolverStep
 from rawls.algorithms.minimax_phased_erm import MinimaxPhasedErm, Phase, sensitivity
 from rawls.models.architectures.logistic import Logistic
 from rawls.models.engines.fused import FusedEngine
@@ -53,7 +54,9 @@ def member(
         rows=torch.arange(len(cells)), labels=labels, cells=cells, gather=lambda rows: inputs[rows], rows_at_once=7
     )
     ledger = Ledger(streams, task.population)
-    return SolverMember(method=method, task=task, plan=plan, streams=streams, ledger=ledger, data=data)
+    return SolverMember(
+        method=method, task=task, plan=plan, streams=streams, ledger=ledger, data=data, state=method.start(task, plan)
+    )
 
 
 def stepper(run: SolverMember) -> SolverStep:
@@ -89,7 +92,7 @@ def test_neighbours_move_a_solution_by_at_most_the_sensitivity(records: int) -> 
         features = torch.cat([2 * nn.functional.normalize(features, dim=1), torch.ones(10, 1)], 1) * 2 * method.radius
         of = Minimax(
             features=features, labels=groups.clone(), groups=groups, scale=method._scale(task),
-            center=project(torch.randn(CLASSES, FEATURES + 1, generator=generator, dtype=torch.float64)),
+            center=project(torch.randn(CLASSES, FEATURES + 1, generator=generator, dtype=torch.float64), RADIUS),
             mu_w=mu_w, mu_lambda=mu_lambda,
         )  # fmt: skip
         row = int(torch.randint(10, (1,), generator=generator))
@@ -129,7 +132,7 @@ class _Without(Minimax):
         gradient = (
             gradient - saddle.weights[group] / self._sizes[group] / self.scale * errors[:, None] * self.features[row]
         )
-        step = project(w - gradient / self.mu_w) - w
+        step = project(w - gradient / self.mu_w, RADIUS) - w
         fall = -float((gradient * step).sum() + self.mu_w / 2 * step.square().sum())
         return replace(saddle, gap=max(0.0, fall)), gradient
 
@@ -181,7 +184,7 @@ def test_the_loss_keeps_to_its_constants() -> None:
         rows = PrivateRows(inputs, labels, torch.zeros(100, dtype=torch.int64))
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Minimax, "solve", note)
-            method._solve_phase(rows, task=task, phase=phase, center=w)
+            method._solved(rows, task=task, phase=phase, center=w)
         of = seen[0]
         logs = (of.features @ w.T).log_softmax(1)
         losses = -logs.gather(1, of.labels[:, None])[:, 0] / of.scale
@@ -221,8 +224,7 @@ def test_a_missing_and_a_second_phase_are_noticed() -> None:
     with pytest.raises(ValueError, match="the plan has 1 releases of 'phase 3', the ledger 0"):
         run.plan.check(run.ledger)
     first = run.method._releases(run.task, run.plan.budget, run.plan.noise_multiplier)[0]  # type: ignore[attr-defined]
-    step._data.phase = 2
-    step._data.publish(first, lambda rows: torch.zeros(CLASSES, FEATURES + 1))
+    PhaseData(run, 2).publish(first, lambda rows: torch.zeros(CLASSES, FEATURES + 1))
     with pytest.raises(ValueError, match="the plan has 1 releases of 'phase 1', the ledger 2"):
         run.plan.check(run.ledger)
 
@@ -245,7 +247,7 @@ def test_the_published_noise_has_the_declared_scale() -> None:
     for key in range(200):
         run = member(MinimaxPhasedErm(accuracy=1e-2), key=f"{key}")
         stepper(run).step(0)
-        releases.append(run.state["phase 1 0"])
+        releases.append(run.state["w"])
     std = run.method._releases(run.task, run.plan.budget, run.plan.noise_multiplier)[0].noise_std  # type: ignore[attr-defined]
     assert 0.95 < np.std(releases, axis=0).mean() / std < 1.05
     assert not 0.95 < np.std(releases, axis=0).mean() / (std / 2) < 1.05

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from rawls.algorithms.core import saddle_point
-from rawls.algorithms.core.saddle_point import RADIUS, Minimax, project, within
+from rawls.algorithms.core.linear_model import project, within
+from rawls.algorithms.core.saddle_point import RADIUS, Minimax
 
 
 def problem(seed: int, *, rows: int = 30, mu_w: float = 0.5, mu_lambda: float = 0.05, center: float = 0.3) -> Minimax:
@@ -40,7 +41,9 @@ def naive_value(of: Minimax, w: Tensor, weights: Tensor) -> Tensor:
 @pytest.mark.parametrize("seed", range(5))
 def test_value_and_gradient_are_those_of_naive_code(seed: int) -> None:
     of = problem(seed)
-    w = project(torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))).requires_grad_()
+    w = project(
+        torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)), RADIUS
+    ).requires_grad_()
     saddle, gradient = of.respond(w.detach())
     naive = naive_value(of, w, saddle.weights)
     (expected,) = torch.autograd.grad(naive, w)
@@ -51,7 +54,7 @@ def test_value_and_gradient_are_those_of_naive_code(seed: int) -> None:
 def test_the_response_is_the_groups_best() -> None:
     """No other weights (1,000 drawn) give a larger value."""
     of, generator = problem(1), torch.Generator().manual_seed(0)
-    w = project(torch.randn(3, 4, dtype=torch.float64, generator=generator))
+    w = project(torch.randn(3, 4, dtype=torch.float64, generator=generator), RADIUS)
     saddle, _ = of.respond(w)
     others = torch.rand(1000, 3, dtype=torch.float64, generator=generator)
     best = max(of.value(w, weights / weights.sum()) for weights in others)
@@ -70,10 +73,13 @@ def test_the_certificate_is_never_below_the_true_gap(center: float) -> None:
         exact = of.solve(1e-13)
         lowest = of.value(exact.parameters, exact.weights)
         for _ in range(50):
-            w = project(exact.parameters + 0.3 * torch.randn(3, 4, dtype=torch.float64, generator=generator))
+            w = project(exact.parameters + 0.3 * torch.randn(3, 4, dtype=torch.float64, generator=generator), RADIUS)
             saddle, _ = of.respond(w)
             now = of.value(w, saddle.weights)
-            others = project(w + 0.1 * torch.randn(3, 4, dtype=torch.float64, generator=generator)), exact.parameters
+            others = (
+                project(w + 0.1 * torch.randn(3, 4, dtype=torch.float64, generator=generator), RADIUS),
+                exact.parameters,
+            )
             true = max(now - lowest, *(now - of.value(other, saddle.weights) for other in others))
             assert saddle.gap >= true - 1e-14
             assert float((w - exact.parameters).norm()) <= math.sqrt(2 * saddle.gap / of.mu_w) + 1e-6

@@ -14,6 +14,8 @@ from rawls.runners.training import setup
 from tests.runners.training.test_fleet import StopAt, history_of, results, train
 
 SOLVER = "algorithm=minimax_phased_erm"
+# 6 rounds, in trees of 4 and of 2.
+IN_ROUNDS = ("algorithm=dp_oco_worst_group", "algorithm.rounds=6", "algorithm.restart_every=4")
 
 
 def configured(root: Path, *overrides: str) -> dict[str, Any]:
@@ -25,21 +27,37 @@ def configured(root: Path, *overrides: str) -> dict[str, Any]:
 @pytest.mark.parametrize("secure", ["false", "true"])
 def test_a_resumed_run_equals_a_straight_one(tmp_path: Path, secure: str) -> None:
     """Interrupted after each of its phases; what secure noise has shown is kept, as no one can draw it again."""
-    resumed = configured(tmp_path / "resumed", SOLVER, f"privacy.secure={secure}")
+    lines = resume_at_every_phase(tmp_path, secure, 4, SOLVER)
+    assert [(line["name"], line["count"]) for line in lines] == [(f"phase {t}", 1) for t in range(1, 5)]
+
+
+@pytest.mark.parametrize("secure", ["false", "true"])
+def test_a_resumed_run_in_rounds_equals_a_straight_one(tmp_path: Path, secure: str) -> None:
+    lines = resume_at_every_phase(tmp_path, secure, 6, *IN_ROUNDS)
+    assert [(line["name"], line["count"], line["last_step"], sum(line["taken"])) for line in lines] == [
+        ("gradients", 1, 5, 6),
+        ("losses", 1, 5, 6),
+    ]
+
+
+def resume_at_every_phase(tmp_path: Path, secure: str, phases: int, *solver: str) -> list[dict[str, Any]]:
+    """The lines of the ledger at the end."""
+    resumed = configured(tmp_path / "resumed", *solver, f"privacy.secure={secure}", f"schedule.evaluations={phases}")
     shown = []
-    for phase in range(1, 5):
+    for phase in range(1, phases + 1):
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "resumed", [resumed], StopAt(phase))
         shown.append(history_of_running(tmp_path / "resumed", resumed))
     train(tmp_path / "resumed", [resumed])
     history = (tmp_path / "resumed" / "runs" / run_id(resumed) / "history.jsonl").read_text()
     assert all(history.startswith(part) for part in shown) and history == shown[-1]
-    ledger = json.loads((tmp_path / "resumed" / "runs" / run_id(resumed) / "ledger.json").read_text())
-    assert [(line["name"], line["count"]) for line in ledger["releases"]] == [(f"phase {t}", 1) for t in range(1, 5)]
     if secure == "false":
-        straight = configured(tmp_path / "straight", SOLVER)
+        straight = configured(tmp_path / "straight", *solver, f"schedule.evaluations={phases}")
         train(tmp_path / "straight", [straight])
         assert results(tmp_path / "straight", straight) == results(tmp_path / "resumed", resumed)
+    ledger = json.loads((tmp_path / "resumed" / "runs" / run_id(resumed) / "ledger.json").read_text())
+    lines: list[dict[str, Any]] = ledger["releases"]
+    return lines
 
 
 def history_of_running(root: Path, config: dict[str, Any]) -> str:
