@@ -13,8 +13,7 @@ gradient of another one, in sums with the noise of a tree. Readings and differen
   leaf. So there is no claim beside what is proven.
 - w_{t+1} = Proj(-eta x noisy sum), DP-FTRL with a quadratic regulariser. Honaker's estimates, completion and restarts:
   accounting/mechanism/tree.py.
-- eta = radius / sqrt(2 T (L^2 + L b)), which minimises radius^2 / (2 eta) + eta T (L^2 + L b), the regret's bound; b is
-  the length of a prefix's noise.
+- eta = radius / sqrt(2 T (L^2 + L b)) minimises the bound of the regret; b is the length of a prefix's noise.
 """
 
 from __future__ import annotations

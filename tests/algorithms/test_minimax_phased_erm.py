@@ -18,7 +18,7 @@ from rawls.accounting.mechanism.plan import Budget
 from rawls.accounting.mechanism.sampling import Population
 from rawls.accounting.mechanism.streams import Streams
 from rawls.algorithms.core.linear_model import project
-from rawls.algorithms.core.method import PrivateRows, Task
+from rawls.algorithms.core.method import PrivateRows, Solver, Task
 from rawls.algorithms.core.rows import TrainingRows
 from rawls.algorithms.core.saddle_point import RADIUS, Minimax, Saddle
 from rawls.algorithms.core.solver_step import PhaseData, SolverMember, SolverStep
@@ -41,9 +41,7 @@ def task_of(sizes: tuple[int, ...] = SIZES, folds: int = 3) -> Task:
     )  # fmt: skip
 
 
-def member(
-    method: MinimaxPhasedErm, key: str = "run", task: Task | None = None, asked: Budget = BUDGET
-) -> SolverMember:
+def member(method: Solver, key: str = "run", task: Task | None = None, asked: Budget = BUDGET) -> SolverMember:
     task = task or task_of()
     plan, streams = method.plan(task, asked), Streams(key)
     cells = torch.from_numpy(np.repeat(np.arange(len(task.population.sizes)), task.population.sizes))
