@@ -1,22 +1,26 @@
 """Contract: rows are drawn by the law that the ledger states, in the gradient's draws and in any second draw.
 
 What the law states is read from the ledger's own record; frequencies, counts and overlaps of what is drawn are compared
-with it, without the code that draws.
+with it, without the code that draws. And what was not drawn does not matter: that is what a rate is charged for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import torch
 from scipy import stats
+from torch import Tensor
 
 from rawls.algorithms.core.method import Method, Tests
 from rawls.algorithms.core.queries import FleetQueries
-from tests.contracts.door import ContractBroken
-from tests.contracts.problem import Case, engine, fleet_of, members_of
+from tests.contracts.door import ContractBroken, Door
+from tests.contracts.problem import FEATURES, Case, Record, engine, fleet_of, members_of, rows_of
 
 DRAWS = 1_920  # steps, over runs of 64 each
 LARGEST_Z = 4.5  # of a mean over them; chance passes it once in 150,000
@@ -44,6 +48,7 @@ def check_law(case: Case) -> None:
         compare_draws(test.to_dict()["law"], second, sizes, _folds(case))
         _check_apart(draws, second, sizes)
     _check_gathered(case)
+    _check_undrawn(case)
 
 
 def _folds(case: Case) -> tuple[int, ...]:
@@ -160,6 +165,47 @@ def _check_gathered(case: Case) -> None:
         stepper.step(step)
         if not seen or not np.array_equal(np.sort(seen[0]), drawn):
             raise ContractBroken(f"step {step} computes with other rows than were drawn")
+
+
+def _check_undrawn(case: Case) -> None:
+    """Given equal answers so far, an answer is the same whatever stands in a record that was not drawn for it."""
+    keys, position = [f"undrawn {run}" for run in range(16)], case.positions_of(case.smallest_cell)[0]
+    other = Record(inputs=torch.full((FEATURES,), 30.0), label=0)
+    doors: list[Door] = []
+    steppers: list[Any] = []
+    for exchanged in ({}, {position: other}):
+        rows = rows_of(case, [0] * len(keys), [exchanged] * len(keys))
+        steppers.append(fleet_of(case, members_of(case, keys, rows), seeds=[0] * len(keys)))
+        doors.append(Door(steppers[-1], shown=doors[0] if doors else None))
+    with _second_draws() as second:
+        for step in range(case.steps):
+            first = [(member.present_release().name, member.positions(step)) for member in steppers[0].members]
+            for stepper in steppers:
+                second.clear()
+                stepper.step(step)
+            for run, (name, positions) in enumerate(first):
+                drawn = {**second.get(id(steppers[1].members[run]), {}), name: positions}
+                there = doors[1].of_step(run, step)
+                for address, passed in doors[0].of_step(run, step).items():
+                    if position not in drawn.get(address[0], ()) and not torch.equal(
+                        passed.private, there[address].private
+                    ):
+                        raise ContractBroken(f"'{address[1]}' depends on a record that was not drawn at step {step}")
+
+
+@contextmanager
+def _second_draws() -> Iterator[dict[int, dict[str, np.ndarray]]]:
+    """Of each member, what was drawn for its releases beside the gradient."""
+    draw, seen = FleetQueries._drawn, dict[int, dict[str, np.ndarray]]()
+
+    def watched(queries: Any, release: Any) -> Iterator[Tensor]:
+        parts = list(draw(queries, release))
+        rows = [part.cpu().numpy() for part in parts]
+        seen.setdefault(id(queries._member), {})[release.name] = np.concatenate([np.zeros(0, dtype=np.int64), *rows])
+        yield from parts
+
+    with mock.patch.object(FleetQueries, "_drawn", watched):
+        yield seen
 
 
 def _steps_apart(centred: np.ndarray) -> None:

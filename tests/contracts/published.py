@@ -80,6 +80,33 @@ class ForgetsRejected(PrivateStep):
                 line.count -= 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class OldLoss(DpSur):
+    """Compares the loss of a draw with that of another draw, at the last accepted step (as coded)."""
+
+    test_batch: int = 16
+
+    def test(self, before: Tensor, after: Tensor) -> Tensor:
+        kept, run = tested[-1]
+        kept["new", run] = after.sum() / max(len(after), 1)
+        return kept["new", run] - kept.get(("old", run), 1e5)
+
+    def accepts(self, task: Task, plan: Plan, state: PublicState, answer: float) -> bool:
+        kept, run = tested[-1]
+        if accepted := super().accepts(task, plan, state, answer):
+            kept["old", run] = kept["new", run]
+        return accepted
+
+
+class KeepsLosses(PrivateStep):
+    def _test(self, run: int, before: Tensor, step: int) -> None:
+        tested.append((self.__dict__.setdefault("kept", {}), run))
+        super()._test(run, before, step)
+
+
+tested: list[tuple[dict[tuple[str, int], Tensor], int]] = []
+
+
 SPLIT = Disk(kappa=0.5, gamma=0.7)  # of the README of DiSK's code
 
 
@@ -153,6 +180,7 @@ PUBLISHED: Mapping[str, tuple[str, Case]] = {
     "a count beside charged as an independent draw": ("events", _of(CountIndependent())),
     "rejected trials uncharged": ("events", _of(FreeRejections(), stepper=ForgetsRejected)),
     "rates without a cap or a filter": ("events", _of(RatesOfTheirOwn())),
+    "a loss of an earlier draw": ("law", _of(OldLoss(), stepper=KeepsLosses)),
     "noise found by the central limit theorem": ("target", _of(NoiseByClt(), epsilon=1.0, batch_size=1, steps=6)),
     "noise divided as in DiSK's code": ("noise", _of(SPLIT, streams=NoiseOfDisk)),
     "a count over the realised batch": ("neighbours", _of(CountOverBatch())),
@@ -165,6 +193,7 @@ COMPLAINTS: Mapping[str, str] = {
     "a count beside charged as an independent draw": "the stored lines say another cost",
     "rejected trials uncharged": "were published, the ledger has",
     "rates without a cap or a filter": "has spent epsilon",
+    "a loss of an earlier draw": "'test' depends on a record that was not drawn",
     "noise found by the central limit theorem": "the target is 1",
     "noise divided as in DiSK's code": "has 0.6",
     "a count over the realised batch": "public state depends on a record",
