@@ -72,6 +72,9 @@ def _line(line: Mapping[str, Any], cells: Mapping[str, Any]) -> dict[str, Any]:
         rates = _rates(line["law"], cells)
         answers = [line, *line.get("look", []), *line.get("beside", [])]
         multipliers = [None if rate is None else _joint(answers, cell) for cell, rate in enumerate(rates)]
+        if "tree" in line:  # noise_std is that of a node, and a row lies in several
+            nodes = line["tree"]["nodes"]
+            multipliers = [one and one / math.sqrt(nodes) for one in multipliers]
         if charged is not None:
             rates = [rate and _rate(charged["sampling"]) for rate in rates]
             multipliers = [rate and charged["noise_multiplier"] for rate in rates]

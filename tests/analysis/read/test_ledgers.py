@@ -13,8 +13,11 @@ from rawls.accounting.mechanism.sampling import (
     Population,
     StratifiedWithoutReplacement,
     UniformPoisson,
+    WholeFold,
     WholeTrainingSet,
 )
+from rawls.accounting.mechanism.single_pass import SinglePass
+from rawls.accounting.mechanism.tree import Tree
 from rawls.analysis.read import cache, ledgers
 from tests.analysis.stores import write_json, write_run, write_unfinished
 
@@ -84,6 +87,20 @@ def test_answers_from_one_draw_are_one_release_with_the_multiplier_of_all(result
     assert list(rows["noise"]) == ["gaussian", "laplace"]
     # Laplace noise of std 4 has scale 4 / sqrt(2), which is sqrt(2) times the bound; the third cell is not touched.
     np.testing.assert_allclose(rows["noise_multiplier"][1], [math.sqrt(2), math.sqrt(2), math.nan])
+
+
+def test_a_tree_is_one_release_with_the_noise_of_all_nodes_above_a_row(results_root: Path) -> None:
+    """9 rounds: a row lies in 5 nodes."""
+    population = Population((8, 8), groups=(0, 0), folds=(0, 1))
+    law, tree = WholeFold(population, 0), Tree(steps=9)
+    release = SinglePass(name="sums", law=law, bounds=(0.5, 0.0), noise_std=3.0, rounds=9, tree=tree)
+    made = Line(release.to_dict(), tuple(release.event(cell) for cell in (0, 1)), 0, 8, 1, [4, 0]).to_dict()
+    write_run(results_root, "a")
+    write_ledger(results_root, "a", {"cells": population.to_dict(), "releases": [made], "assumptions": ASSUMPTIONS})
+    (row,) = analysis.load(results_root).ledger.to_dict("records")
+    event = release.event(0)
+    assert isinstance(event, GaussianEvent) and row["count"] == 1
+    np.testing.assert_allclose(row["noise_multiplier"], [event.noise_multiplier, math.nan])
 
 
 def test_what_cannot_be_read_has_no_rows(results_root: Path) -> None:
