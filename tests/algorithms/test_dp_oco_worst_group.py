@@ -23,10 +23,10 @@ from rawls.algorithms.core import solver_step
 from rawls.algorithms.core.method import Task
 from rawls.algorithms.core.solver_step import SolverMember
 from rawls.algorithms.dp_oco_worst_group import DpOcoWorstGroup, exp3
+from rawls.runners.audit.door import ContractBroken
+from rawls.runners.audit.twins import HalfTheNoise
 from tests.accounting.mechanism.test_tree import coefficients
 from tests.algorithms.test_minimax_phased_erm import BUDGET, CLASSES, FEATURES, member, stepper, task_of, trained
-from tests.contracts.door import ContractBroken
-from tests.contracts.twins import HalfTheNoise
 
 SIZES = (12, 7, 4)  # 6 + 3 + 2 rounds
 ROUNDS = 11

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from rawls.algorithms.core.fleet_step import FleetStep
-from tests.contracts.audit import audit
-from tests.contracts.events import check_events, check_target
-from tests.contracts.law import check_law
-from tests.contracts.neighbours import check_neighbours
-from tests.contracts.noise import SCALE_WITHIN, check_noise
-from tests.contracts.problem import Case, cases
-from tests.contracts.saving import check_alone, check_resume, mixed_fleet
-from tests.contracts.twins import HalfTheNoise
+from rawls.runners.audit.canary_game import audit
+from rawls.runners.audit.contracts.events import check_events, check_target
+from rawls.runners.audit.contracts.law import check_law
+from rawls.runners.audit.contracts.neighbours import check_neighbours
+from rawls.runners.audit.contracts.noise import SCALE_WITHIN, check_noise
+from rawls.runners.audit.contracts.saving import check_alone, check_resume, mixed_fleet
+from rawls.runners.audit.problem import Case, cases
+from rawls.runners.audit.twins import HalfTheNoise
 
 AS_WRITTEN = [name for name, case in cases().items() if case.as_written]
 PRIVATE = [name for name in AS_WRITTEN if cases()[name].private]

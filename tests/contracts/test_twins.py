@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.contracts.door import ContractBroken
-from tests.contracts.events import check_events, check_target
-from tests.contracts.law import check_law
-from tests.contracts.neighbours import check_neighbours
-from tests.contracts.noise import check_noise
-from tests.contracts.problem import Case
-from tests.contracts.published import COMPLAINTS, DROPS_AT_EQUAL_THRESHOLDS, PUBLISHED
-from tests.contracts.twins import TWINS, WASTEFUL
+from rawls.runners.audit.contracts.events import check_events, check_target
+from rawls.runners.audit.contracts.law import check_law
+from rawls.runners.audit.contracts.neighbours import check_neighbours
+from rawls.runners.audit.contracts.noise import check_noise
+from rawls.runners.audit.door import ContractBroken
+from rawls.runners.audit.problem import Case
+from rawls.runners.audit.published import COMPLAINTS, DROPS_AT_EQUAL_THRESHOLDS, PUBLISHED
+from rawls.runners.audit.twins import TWINS, WASTEFUL
 
 CONTRACTS: dict[str, Callable[[Case], object]] = {
     "neighbours": check_neighbours,

@@ -18,9 +18,9 @@ from rawls.accounting.mechanism.sampling import Population, UniformPoisson, Whol
 from rawls.accounting.mechanism.single_pass import SinglePass
 from rawls.accounting.mechanism.streams import Streams
 from rawls.accounting.mechanism.tree import Tree, TreeNoise
+from rawls.runners.audit.door import ContractBroken
+from rawls.runners.audit.twins import HalfTheNoise
 from tests.accounting.mechanism.test_tree import naive_nodes, trees
-from tests.contracts.door import ContractBroken
-from tests.contracts.twins import HalfTheNoise
 
 # Two groups, each dealt out to the folds 0 and 1.
 POPULATION = Population((9, 8, 5, 4), groups=(0, 0, 1, 1), folds=(0, 1, 0, 1))

@@ -24,9 +24,9 @@ from rawls.algorithms.iw_sgd import IwSgd
 from rawls.algorithms.pgd_at import PgdAt
 from rawls.algorithms.sgd import Sgd
 from rawls.models.engines.plain import PlainEngine
+from rawls.runners.audit.contracts.saving import check_alone, check_resume, mixed_fleet
+from rawls.runners.audit.problem import cases
 from tests.algorithms.small import SIZES, TASK, rows, small_chain
-from tests.contracts.problem import cases
-from tests.contracts.saving import check_alone, check_resume, mixed_fleet
 
 STEPS = 6
 WITH_DECAY = Optimizer(lr=0.3, momentum=0.9, weight_decay=0.1)

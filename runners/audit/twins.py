@@ -22,7 +22,7 @@ from rawls.algorithms.core.step import PrivateStep
 from rawls.algorithms.dpsgd import DpSgd
 from rawls.algorithms.dpsgd_f import DpSgdF
 from rawls.algorithms.fdpg import Fdpg
-from tests.contracts.problem import Case
+from rawls.runners.audit.problem import Case
 
 
 class HalfTheNoise(Streams):

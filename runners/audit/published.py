@@ -28,8 +28,8 @@ from rawls.algorithms.dpsgd_global_adapt import DpSgdGlobalAdapt
 from rawls.algorithms.dpsur import DpSur
 from rawls.algorithms.fdpg import Fdpg
 from rawls.algorithms.ino_sgd import InoSgd
-from tests.contracts.problem import Case
-from tests.contracts.twins import ForgetsBeside, HalfTheNoise, Independent, as_kind
+from rawls.runners.audit.problem import Case
+from rawls.runners.audit.twins import ForgetsBeside, HalfTheNoise, Independent, as_kind
 
 
 @dataclass(frozen=True, kw_only=True)

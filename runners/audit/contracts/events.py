@@ -21,8 +21,8 @@ from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.plan import Plan
 from rawls.accounting.mechanism.streams import Streams
 from rawls.algorithms.core.method import Method
-from tests.contracts.door import ContractBroken, Door
-from tests.contracts.problem import Case, fleet_of, members_of
+from rawls.runners.audit.door import ContractBroken, Door
+from rawls.runners.audit.problem import Case, fleet_of, members_of
 
 WITHIN = 1e-9  # relative; multipliers are a few roundings of double
 Record = dict[str, Any]

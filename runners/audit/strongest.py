@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from rawls.algorithms.core.method import Method, Samples
-from tests.contracts.problem import Case, Record, engine
+from rawls.runners.audit.problem import Case, Record, engine
 
 NORMS = torch.logspace(-4, 6, 20_001, dtype=torch.float64)  # neighbours differ by 0.1 %
 ENOUGH = 0.999  # of the most that a gradient adds

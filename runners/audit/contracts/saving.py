@@ -15,8 +15,8 @@ import torch
 
 from rawls.algorithms.core.fleet_step import FleetStep
 from rawls.algorithms.core.step import PrivateMember
-from tests.contracts.door import ContractBroken
-from tests.contracts.problem import Case, fleet_of, members_of
+from rawls.runners.audit.door import ContractBroken
+from rawls.runners.audit.problem import Case, fleet_of, members_of
 
 
 def saved(stepper: FleetStep[Any], run: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
+from rawls import conf
 from rawls.accounting.events import Accountant, Everyone, Poisson
 from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.plan import Budget, Plan
@@ -39,7 +40,7 @@ OWNER_EPSILONS = (1.0, 2.0, 4.0)
 BATCH_SIZE, STEPS, FEWER_STEPS, STEPS_PER_EPOCH = 8, 20, 6, 4
 FEATURES = 5
 DELTA = 1e-3
-CONF = Path(__file__).parents[2] / "conf" / "algorithm"
+CONF = Path(conf.__file__).with_name("algorithm")
 ALGORITHMS = tuple(sorted(path.stem for path in CONF.glob("*.yaml")))
 
 

@@ -23,9 +23,9 @@ from torch import Tensor
 from rawls.algorithms.core.method import Method
 from rawls.algorithms.core.queries import FleetQueries
 from rawls.algorithms.core.step import PrivateStep
-from tests.contracts.door import ContractBroken, Door, Passed
-from tests.contracts.problem import FEATURES, NUM_TRAINING_SETS, Case, Record, fleet_of, members_of, rows_of
-from tests.contracts.strongest import strongest
+from rawls.runners.audit.door import ContractBroken, Door, Passed
+from rawls.runners.audit.problem import FEATURES, NUM_TRAINING_SETS, Case, Record, fleet_of, members_of, rows_of
+from rawls.runners.audit.strongest import strongest
 
 REACHED = 0.9  # of a bound, by the worst of many pairs: else a tighter bound would do, with less noise
 ROUNDING = 1e-4  # of a bound: sums are of float32, and bounds are lowered by 1e-5

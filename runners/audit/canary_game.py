@@ -21,10 +21,10 @@ from rawls.accounting.audit.bounds import error_rates, gaussian_bound
 from rawls.accounting.events import Everyone, Neighbouring
 from rawls.accounting.mechanism.sampling import SamplingLaw
 from rawls.algorithms.core.method import Method
-from tests.contracts.door import ContractBroken, Door, Passed
-from tests.contracts.neighbours import absent_records
-from tests.contracts.problem import FEATURES, OWNER_EPSILONS, Case, Record, fleet_of, members_of, rows_of
-from tests.contracts.strongest import strongest
+from rawls.runners.audit.contracts.neighbours import absent_records
+from rawls.runners.audit.door import ContractBroken, Door, Passed
+from rawls.runners.audit.problem import FEATURES, OWNER_EPSILONS, Case, Record, fleet_of, members_of, rows_of
+from rawls.runners.audit.strongest import strongest
 
 RUNS = 200  # a side
 STEPS = 2

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from tests.contracts.door import ContractBroken, Door
-from tests.contracts.problem import Case, fleet_of, members_of
-from tests.contracts.saving import resumed
+from rawls.runners.audit.contracts.saving import resumed
+from rawls.runners.audit.door import ContractBroken, Door
+from rawls.runners.audit.problem import Case, fleet_of, members_of
 
 SAMPLES = 6_000  # noise values of each answer, at least: the std of their std is 0.9 %
 SCALE_WITHIN = 0.027  # accepted: three of those; 5 % less noise is 2.5 of them beyond it
