@@ -13,6 +13,7 @@ The threshold is chosen before the scores are seen: with one chosen for them, th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,9 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, ndtri
 
 from rawls.accounting.claims import gdp_epsilon
+
+PILOT_CONFIDENCE = 0.9  # of the bounds by which a threshold is chosen: nothing is claimed of them
+MOST_THRESHOLDS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +78,30 @@ def gaussian_mu(rates: ErrorRates) -> float:
 def gaussian_bound(rates: ErrorRates, delta: float) -> float:
     """A lower bound on epsilon at delta for a mechanism that is Gaussian DP."""
     return gdp_epsilon(gaussian_mu(rates), delta)
+
+
+def best_threshold(
+    with_record: ArrayLike, without_record: ArrayLike, *, bound: Callable[[ErrorRates, float], float], delta: float
+) -> float:
+    """The threshold at which pilot runs prove most; other runs are then scored with it.
+
+    Args:
+        bound: `pure_bound` or `gaussian_bound`.
+    """
+    present, absent = np.asarray(with_record, dtype=float), np.asarray(without_record, dtype=float)
+    values = np.unique(np.concatenate([present, absent]))
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0
+    between = np.concatenate([values[:1], (values[1:] + values[:-1]) / 2])
+    candidates = between[:: max(1, len(between) // MOST_THRESHOLDS)]
+
+    def proven(threshold: float) -> float:
+        return bound(error_rates(present, absent, threshold=threshold, confidence=PILOT_CONFIDENCE), delta)
+
+    found = [proven(float(threshold)) for threshold in candidates]
+    best = np.flatnonzero(np.array(found) == max(found))
+    return float(candidates[best[len(best) // 2]])
 
 
 def _lowest(successes: int, trials: int, tail: float) -> float:

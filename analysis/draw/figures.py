@@ -5,7 +5,7 @@ fonts are embedded as TrueType (Type 3 is refused by venues), and files carry no
 give equal files. Matplotlib is imported when something is drawn, not before.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -104,17 +104,27 @@ class Sheet:
         return {f"figure.{form}": partial(self._write, form=form) for form in ("png", "pdf")}
 
     def svg(self) -> str:
-        """The figure as text; letters are outlines, so that it looks the same wherever it is shown."""
-        buffer = StringIO()
-        with _style():
-            draw(self).savefig(buffer, format="svg", metadata=cast(Any, dict.fromkeys(("Date", "Creator"))))
-        return buffer.getvalue()
+        """The figure as text."""
+        return svg(partial(draw, self))
 
     def _write(self, path: Path, *, form: str) -> None:
-        # Matplotlib's own stamps would make equal figures differ from day to day and from version to version.
-        names = ("CreationDate", "Producer", "Creator") if form == "pdf" else ("Software",)
-        with _style():
-            draw(self).savefig(path, format=form, metadata=cast(Any, dict.fromkeys(names)))
+        write(partial(draw, self), path, form=form)
+
+
+def svg(make: Callable[[], "Figure"]) -> str:
+    """A figure as text; letters are outlines, so that it looks the same wherever it is shown."""
+    buffer = StringIO()
+    with _style():
+        make().savefig(buffer, format="svg", metadata=cast(Any, dict.fromkeys(("Date", "Creator"))))
+    return buffer.getvalue()
+
+
+def write(make: Callable[[], "Figure"], path: Path, *, form: str) -> None:
+    """A figure as a file."""
+    # Matplotlib's own stamps would make equal figures differ from day to day and from version to version.
+    names = ("CreationDate", "Producer", "Creator") if form == "pdf" else ("Software",)
+    with _style():
+        make().savefig(path, format=form, metadata=cast(Any, dict.fromkeys(names)))
 
 
 @contextmanager

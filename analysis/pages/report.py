@@ -18,6 +18,7 @@ import pandas as pd
 
 from rawls.analysis.compare.against_paper import DISTANCE_WORDS, KEY, LIMIT
 from rawls.analysis.compare.first_method import paired
+from rawls.analysis.draw.audits import Audits
 from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.render import draw
 from rawls.analysis.draw.stamps import TRY_IT, headline, notices, progress
@@ -29,6 +30,7 @@ from rawls.analysis.pages import html
 from rawls.analysis.pages.origins import failures, made_by, material
 from rawls.analysis.read.load import Store, load
 from rawls.analysis.read.manifest import Manifest, without_places
+from rawls.runners.store.stored import audits
 
 FILE = Path("report") / "index.html"
 
@@ -88,6 +90,8 @@ def text(
     targets = [_read(place, item, store) for place, item in enumerate(manifests)]
     parts = [("overview", "What there is", _overview(store, targets))]
     parts += [(target.ident, target.title, _section(store, target)) for target in targets]
+    if records := audits(root):
+        parts.append(("audit", "Audit", _audit(Audits.of(records))))
     parts.append(("failures", "Failures", _failures(root, store, targets)))
     parts.append(("made", "How this was made", _made(store, now or datetime.now(UTC))))
     body = "\n".join(
@@ -249,6 +253,19 @@ def _privacy(store: Store, manifest: Manifest, runs: pd.DataFrame) -> str:
         parts.append(html.paragraph("What the guarantees take for granted, and what they leave out:"))
         parts.append(html.bullets(found.assumptions))
     return "\n".join(parts)
+
+
+def _audit(found: Audits) -> str:
+    """How far attacks get under claims and proofs, and who caught the broken twins."""
+    caption = f"{found.caption()} A bar is what attacks show, a diamond the paper's claim, a line across the proof."
+    return "\n".join(
+        [
+            html.image(found.svg(), f"Figure: {caption} The table after it has its numbers.", caption),
+            html.table(found.table()),
+            html.folded("Every bound", html.table(found.every_bound())),
+            html.folded("Broken twins, and who caught them", html.table(found.every_twin())),
+        ]
+    )
 
 
 def _failures(root: Path, store: Store, targets: Sequence[_Target]) -> str:

@@ -7,7 +7,7 @@ ask next may differ by what is declared, no more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.release import Answer, Release, Rescaled
 from rawls.algorithms.core.step import PrivateStep
+from rawls.runners.audit.solver_fleet import SolverFleet
 
 
 class ContractBroken(AssertionError):
@@ -27,10 +28,15 @@ class ContractBroken(AssertionError):
 class Passed:
     """One answer: what the ledger will say of it, the noise that its release asked for, and what went in and out."""
 
+    release: Release
     declared: Mapping[str, Any]
     noise_std: float
     private: Tensor
     public: Tensor
+
+    def bound(self, cell: int) -> float:
+        """How far a record of the cell moves the answer, at most and as declared."""
+        return float(self.declared["bounds"][cell])
 
     @property
     def noise(self) -> str:
@@ -49,12 +55,15 @@ Address = tuple[str, str, int]
 class Door:
     """The answers of a fleet's runs, by address; `shown` are those of a fleet that went first."""
 
-    def __init__(self, stepper: PrivateStep, shown: Door | None = None) -> None:
+    def __init__(self, stepper: PrivateStep | SolverFleet, shown: Door | None = None) -> None:
         self.passed: list[dict[Address, Passed]] = [{} for _ in stepper.members]
         self._shown = shown
         self._declared: dict[int, tuple[Any, Mapping[str, Any]]] = {}
-        for run, member in enumerate(stepper.members):
+        members: Sequence[Any] = stepper.members
+        for run, member in enumerate(members):
             self._stand_before(member.ledger, run)
+        if isinstance(stepper, SolverFleet):  # whose runs publish one by one
+            return
         publish = stepper._ledgers.publish
 
         def publish_all(releases: Any, totals: Tensor, step: int) -> Tensor:
@@ -69,6 +78,11 @@ class Door:
 
     def of_step(self, run: int, step: int) -> dict[Address, Passed]:
         return {address: passed for address, passed in self.passed[run].items() if address[2] == step}
+
+    def forget(self) -> None:
+        """What passed until now, once it has been compared: of many runs it would not fit into memory."""
+        for of_run in self.passed:
+            of_run.clear()
 
     def _stand_before(self, ledger: Ledger, run: int) -> None:
         publish, look, beside = ledger.publish, ledger.look, ledger.publish_beside
@@ -113,6 +127,7 @@ class Door:
                 raise ContractBroken(f"{address} is published on one of two neighbouring data sets only")
             public.copy_(first.public)
         self.passed[run][address] = Passed(
+            release=release,
             declared=self._record_of(release, answer),
             noise_std=float(std),
             private=private.to(torch.float64),

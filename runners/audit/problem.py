@@ -6,19 +6,20 @@ small as its inputs. A case is a method on a task, and what a broken twin puts i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
 import yaml
-from torch import Tensor, nn
+from torch import Tensor
 
 from rawls import conf
-from rawls.accounting.events import Accountant, Everyone, Poisson
+from rawls.accounting.events import Accountant, Neighbouring
 from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.sampling import Population
@@ -28,20 +29,30 @@ from rawls.algorithms.core.method import AnyMethod, Method, OpenMethod, Solver, 
 from rawls.algorithms.core.open_step import OpenMember, OpenStep
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.rows import Member, TrainingRows
-from rawls.algorithms.core.step import PrivateMember, PrivateStep
+from rawls.algorithms.core.step import PrivateStep
 from rawls.models.engines.base import Engine
-from rawls.models.engines.choose_engine import fused_engine
-from rawls.models.engines.fused import FusedEngine
+from rawls.runners.audit.small_models import CLASSES, FEATURES, Record, engine, linear_engine
+from rawls.runners.audit.solver_fleet import SolverFleet
+from rawls.runners.audit.strongest import strongest
+from rawls.runners.audit.watched import Run, SolverRun
 from rawls.runners.config.specifications import build
 
 GROUP_SIZES = (60, 30, 12)
 OWNERS = ("a hospital", "a clinic", "a practice")
 OWNER_EPSILONS = (1.0, 2.0, 4.0)
 BATCH_SIZE, STEPS, FEWER_STEPS, STEPS_PER_EPOCH = 8, 20, 6, 4
-FEATURES = 5
 DELTA = 1e-3
 CONF = Path(conf.__file__).with_name("algorithm")
 ALGORITHMS = tuple(sorted(path.stem for path in CONF.glob("*.yaml")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Canary:
+    """Two neighbouring data sets: the record on the first, and on the second another one, or none."""
+
+    position: int
+    record: Record
+    instead: Record | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +72,7 @@ class Case:
 
     @property
     def private(self) -> bool:
-        return isinstance(self.method, Method)
+        return self.method.private
 
     @cached_property
     def task(self) -> Task:
@@ -73,13 +84,15 @@ class Case:
             steps_per_epoch=self.steps_per_epoch,
             minority_groups=(2,),
             owner_names=OWNERS if self.method.keeps_owners else (),
+            num_features=FEATURES,
+            num_classes=CLASSES,
         )
         return replace(task, population=_cells(self.method, task))
 
     @cached_property
     def plan(self) -> Plan:
         """By the first accountant that the method takes."""
-        assert isinstance(self.method, Method)
+        assert isinstance(self.method, Method | Solver)
         refusals = []
         for accountant in get_args(Accountant):
             try:
@@ -89,7 +102,7 @@ class Case:
         raise ValueError(f"{self.name}: {'; '.join(refusals)}")
 
     def budget(self, accountant: Accountant) -> Budget:
-        assert isinstance(self.method, Method)
+        assert isinstance(self.method, Method | Solver)
         owners = tuple(self.epsilon * each / max(OWNER_EPSILONS) for each in OWNER_EPSILONS)
         searched = accountant == "rdp"  # with the others a search takes long: there the noise is given
         return Budget(
@@ -114,12 +127,74 @@ class Case:
     def smallest_cell(self) -> int:
         return int(np.argmin(self.sizes))
 
+    def cell_of(self, position: int) -> int:
+        return int(np.searchsorted(self.task.population.starts, position, side="right")) - 1
+
+    @property
+    def engine(self) -> Engine:
+        return linear_engine() if isinstance(self.method, Solver) else engine(self.private)
+
+    @property
+    def runs_at_once(self) -> int:
+        """How many runs of a fleet fit into memory."""
+        return 1_000
+
+    def optimizer(self, run: int) -> Optimizer:
+        """Of the runs of a fleet, each has its own."""
+        return Optimizer(lr=0.1 * (1 + run % 3), momentum=(0.5, 0.0, 0.9)[run % 3])
+
+    def training_rows(self, replaced: Sequence[Mapping[int, Record]]) -> list[TrainingRows]:
+        """The rows of a fleet's runs, in each of which records may be exchanged."""
+        return rows_of(self, [0] * len(replaced), replaced)
+
+    def canaries(self, cell: int) -> list[Canary]:
+        """Records of the cell to choose from, each with what may stand in its place."""
+        direction = torch.ones(FEATURES)
+        replaces = self.plan.budget.neighbouring is Neighbouring.REPLACE_ONE
+        records = [
+            Record(inputs=scale * direction, label=label) for scale, label in product((3.0, 100.0), range(CLASSES))
+        ]
+        if isinstance(self.method, Method):
+            # For those who drop what is longer; a little below, for parameters move before the second step.
+            records += [strongest(self, label, share=0.95) for label in range(CLASSES)]
+        position, found = self.positions_of(cell)[0], []
+        for record in records:
+            others: Sequence[Record | None] = [None]
+            if replaces:
+                signs = product((-1, 1), range(CLASSES))
+                others = [Record(inputs=sign * record.inputs, label=other) for sign, other in signs]
+            found += [Canary(position=position, record=record, instead=other) for other in others]
+        return found
+
+    def full_batch(self, steps: int) -> Case:
+        """So many steps on the largest batch that the method takes: the whole training set, or all of a cell."""
+        for batch in (sum(self.sizes), min(filter(None, self.sizes)), self.batch_size):
+            wide = self.scheduled(batch, steps)
+            try:
+                _ = wide.plan
+            except ValueError:
+                continue
+            return wide
+        raise ValueError(f"{self.name} takes no batch")
+
+    def scheduled(self, batch: int, steps: int) -> Case:
+        """So many steps of another batch, at a budget of which hundreds of runs see something; a solver has its own."""
+        # Where owners keep budgets, it is the most private one's that must be seen.
+        epsilon = 8.0 * (max(OWNER_EPSILONS) / min(OWNER_EPSILONS) if self.method.keeps_owners else 1)
+        if isinstance(self.method, Solver):
+            return replace(self, epsilon=epsilon)
+        return replace(self, batch_size=batch, steps=steps, steps_per_epoch=steps, epsilon=epsilon)
+
 
 def case_of(name: str) -> Case:
     """The method of conf/algorithm/<name>.yaml."""
     node = yaml.safe_load((CONF / f"{name}.yaml").read_text())
     node.pop("defaults", None)  # Hydra's: which model it needs
-    return Case(name=name, method=build(node, "algorithm"))
+    made = Case(name=name, method=build(node, "algorithm"))
+    if isinstance(made.method, Solver):
+        phases = made.method.phases(made.task)
+        return replace(made, steps=phases, steps_per_epoch=phases)
+    return made
 
 
 @lru_cache(maxsize=1)
@@ -173,24 +248,6 @@ def _cells(method: AnyMethod, task: Task) -> Population:
     return Population(tuple(sizes), groups=groups, owners=of_owners, folds=of_folds)
 
 
-def chain() -> nn.Module:
-    return nn.Sequential(nn.Linear(FEATURES, 4, bias=False), nn.Tanh(), nn.Linear(4, 3, bias=False))
-
-
-@lru_cache(maxsize=2)
-def engine(private: bool = True) -> Engine:
-    """Open methods weigh one run after another, which the engine of small private fleets does not."""
-    return (fused_engine if private else FusedEngine)(chain, device=torch.device("cpu"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """What stands in a row: an input and a label."""
-
-    inputs: Tensor
-    label: int
-
-
 @lru_cache(maxsize=16)
 def training_set(kind: int, groups: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Inputs and labels of one of several data sets: at several scales, and one whose records are all the same.
@@ -210,7 +267,7 @@ SCALES = (3.0, 0.3, 30.0)
 NUM_TRAINING_SETS = len(SCALES) + 1
 
 
-def rows_of(case: Case, kinds: Sequence[int], replaced: Sequence[dict[int, Record]]) -> list[TrainingRows]:
+def rows_of(case: Case, kinds: Sequence[int], replaced: Sequence[Mapping[int, Record]]) -> list[TrainingRows]:
     """The training rows of a fleet's runs: each with a data set of its own, in which records may be exchanged.
 
     A fleet looks its inputs up in one place, so they lie behind each other there.
@@ -233,79 +290,42 @@ def rows_of(case: Case, kinds: Sequence[int], replaced: Sequence[dict[int, Recor
     ]
 
 
-@dataclass(kw_only=True)
-class Run(PrivateMember):
-    """A private run of which one record is watched.
-
-    Args:
-        watched: the record's position.
-        held: it is in every batch into which its law may draw it.
-        absent: it is not there: a data set with one record less, drawn alike.
-    """
-
-    watched: int = -1
-    held: bool = False
-    absent: bool = False
-    edited: list[np.ndarray] = field(default_factory=list)
-
-    def place_in_block(self, step: int) -> int:
-        place = super().place_in_block(step)
-        if (self.held or self.absent) and self.block[1] is not self.edited:
-            self.edited = [self._edit(rows) for rows in self.block[1]]
-            self.block = (self.block[0], self.edited)
-        return place
-
-    def _edit(self, rows: np.ndarray) -> np.ndarray:
-        if self.held and self.watched not in rows:
-            population = self.task.population
-            cell = int(np.searchsorted(population.starts, self.watched, side="right")) - 1
-            start, size = population.starts[cell], population.sizes[cell]
-            same = np.flatnonzero((rows >= start) & (rows < start + size))
-            sampling = self.present_release().law.sampling_of(cell)
-            if isinstance(sampling, Everyone):  # another group was drawn, and none but whole groups are
-                rows = np.arange(start, start + size)
-            elif len(same):
-                rows = np.sort(np.append(np.delete(rows, same[0]), self.watched))
-            elif isinstance(sampling, Poisson):
-                rows = np.sort(np.append(rows, self.watched))
-        return rows[rows != self.watched] if self.absent else rows
-
-
 def members_of(
     case: Case, keys: Sequence[str], rows: Sequence[TrainingRows] | None = None, **watched: Sequence[Any]
 ) -> list[Any]:
     """The runs of a fleet, each under a key and with an optimizer of its own."""
-    rows = rows or rows_of(case, [0] * len(keys), [{}] * len(keys))
+    rows = rows or case.training_rows([{}] * len(keys))
     made: list[Any] = []
     for index, key in enumerate(keys):
         shared: dict[str, Any] = {
             "method": case.method,
-            "optimizer": Optimizer(lr=0.1 * (1 + index % 3), momentum=(0.5, 0.0, 0.9)[index % 3]),
             "task": case.task,
             "streams": case.streams(key),
             "data": rows[index],
         }
         if isinstance(case.method, OpenMethod):
-            made.append(OpenMember(state=case.method.start(case.task), **shared))
+            shared |= {"optimizer": case.optimizer(index), "state": case.method.start(case.task)}
+            made.append(OpenMember(**shared))
+            continue
+        shared |= {"plan": case.plan, "ledger": case.ledger(shared["streams"], case.task.population)}
+        shared |= {name: values[index] for name, values in watched.items()}
+        if isinstance(case.method, Solver):
+            made.append(SolverRun(**shared))
             continue
         assert isinstance(case.method, Method)
-        made.append(
-            Run(
-                plan=case.plan,
-                ledger=case.ledger(shared["streams"], case.task.population),
-                state=case.method.start(case.task, case.plan),
-                **shared,
-                **{name: values[index] for name, values in watched.items()},
-            )
-        )
+        state = case.method.start(case.task, case.plan)
+        made.append(Run(optimizer=case.optimizer(index), state=state, **shared))
     return made
 
 
 def fleet_of(case: Case, members: Sequence[Member], seeds: Sequence[int] | None = None) -> FleetStep[Any]:
     """The step of these runs, by their kind."""
     seeds = seeds or [index % 5 for index in range(len(members))]
-    shared = engine(case.private)
-    params = torch.stack([shared.initial(seed) for seed in seeds])
+    shared = case.engine
+    initial = {seed: shared.initial(seed) for seed in set(seeds)}  # torch takes milliseconds to be seeded
+    params = torch.stack([initial[seed] for seed in seeds])
     kind: Any = case.stepper if case.private else OpenStep
+    if isinstance(case.method, Solver):
+        kind = SolverFleet
     stepper: FleetStep[Any] = kind(shared, members, params)
     return stepper

@@ -1,6 +1,6 @@
 """Broken twins that were published: what papers, or the code beside them, do that is not as private as they say.
 
-Beside tests/contracts/twins.py, in the same form. COMPLAINTS has what the contract must say, so that it is this fault
+Beside twins.py, in the same form. COMPLAINTS has what the contract must say, so that it is this fault
 and no other that it found.
 """
 

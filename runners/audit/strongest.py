@@ -7,12 +7,16 @@ model stays as it is, and the gradient grows with the inputs as far as one likes
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from rawls.algorithms.core.method import Method, Samples
-from rawls.runners.audit.problem import Case, Record, engine
+from rawls.runners.audit.small_models import Record, engine
+
+if TYPE_CHECKING:
+    from rawls.runners.audit.problem import Case
 
 NORMS = torch.logspace(-4, 6, 20_001, dtype=torch.float64)  # neighbours differ by 0.1 %
 ENOUGH = 0.999  # of the most that a gradient adds

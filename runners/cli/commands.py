@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rawls.runners.config.errors import ConfigError, guarded, nearest
-from rawls.runners.store.stored import MANIFEST, variants
+from rawls.runners.store.stored import AUDITS, MANIFEST, audits, variants
 
 if TYPE_CHECKING:
     from rawls.runners.sweeps.experiments import SweepPlan
@@ -167,6 +167,20 @@ def budget(arguments: list[str]) -> int:
     return int(calculator.main(arguments) or 0)
 
 
+def audit(arguments: list[str]) -> int:
+    from rawls.analysis.draw.audits import Audits
+    from rawls.runners.audit import command
+    from rawls.runners.audit.findings import BROKEN
+
+    found = command.audit(arguments)
+    if found.records:
+        print(f"\n{Audits.of(found.records).table().markdown()}")
+        written = Audits.of(audits(found.root)).write(found.root / AUDITS)
+        print("\n".join(["Written:", *(f"  {path}" for path in written)]))
+    broken = [record["method"] for record in found.records if record["verdict"] in BROKEN]
+    return 1 if broken or found.refusals else 0
+
+
 def bench(arguments: list[str]) -> int:
     return int(importlib.import_module("rawls.runners.bench.command").main(arguments) or 0)
 
@@ -247,6 +261,20 @@ epoch=best_valid_wga scores are those of the evaluation with the highest validat
         call=budget,
         usage="budget OPTIONS",
         summary="the noise for an epsilon; with --noise-multiplier, the epsilon of a noise",
+    ),
+    "audit": Command(
+        call=audit,
+        usage="audit algorithm=NAME|all [OVERRIDES ...]",
+        summary="attack methods as they train: lower bounds on ε under what is claimed and proven",
+        more="""
+A method is trained thousands of times on neighbouring data sets: at full batch, where the bound is exact, and as it is
+configured; attackers see all that is published, or the final model. Its broken twins, one with half of its noise, are
+shown to the same attacks and to the contracts: each must be caught. It ends with 1 if a twin is not, or if a bound
+passes what is proven; what a paper claims may be refuted, and is named.
+OVERRIDES are those of `rawls train`; unless they say otherwise dataset=digits, privacy=eps8, model=logistic, and the
+data set's owners for methods that keep some. algorithm=asc,azb names several; `all` takes every private one.
+Tables and a figure lie in the results folder under audits/. What was audited before with the same configuration and
+code is not audited again; what was interrupted goes on.""",
     ),
     "bench": Command(
         call=bench,

@@ -11,6 +11,8 @@
     sweeps/<token>.json       a launcher: {command, total, run_ids: those not done when it began}
     *s/<token>.lock           held under flock while that process lives; the time of its .json is its last beat
     targets/<target>/<variant>/manifest.json    which runs a table or figure needs, and its drawings
+    audits/<method>-<run_id>.json   what `rawls audit` found of a method in a configuration (runners/audit/records.py)
+    audits/audit.*, attacks.csv, twins.csv   the same as tables, and a figure
     cache/                    what analysis has read before; can be deleted at any time
 
 Who trains and who only reads (analysis) both have it from here, so this imports nothing of ours, and nothing heavy.
@@ -31,6 +33,7 @@ FORMAT = 2  # 1 had a lock per run instead of leases, and no store.json
 FORMAT_FILE = "store.json"
 RUNS, WORKERS, SWEEPS, TARGETS, CACHE = "runs", "workers", "sweeps", "targets", "cache"
 REPLACED = "replaced"
+AUDITS = "audits"
 CONFIG, SUMMARY, HISTORY = "config.yaml", "summary.json", "history.jsonl"
 LEDGER, ENVIRONMENT = "ledger.json", "environment.json"
 CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
@@ -102,6 +105,12 @@ def variants(root: Path) -> dict[str, list[Path]]:
     for name, path in manifests(root).items():
         found.setdefault(name.rpartition("/")[0], []).append(path)
     return found
+
+
+def audits(root: Path) -> list[dict[str, Any]]:
+    """The records of all audits, by method; what is no whole record is left out."""
+    found = [_parsed(path.read_bytes()) for path in sorted((root / AUDITS).glob("*.json"))]
+    return [record for record in found if {"method", "findings", "twins", "verdict"} <= record.keys()]
 
 
 def our_time(folder: Path) -> float:

@@ -1,26 +1,12 @@
 """Every contract rejects the twins that break it, by its own complaint."""
 
-from collections.abc import Callable
-
 import pytest
 
-from rawls.runners.audit.contracts.events import check_events, check_target
-from rawls.runners.audit.contracts.law import check_law
 from rawls.runners.audit.contracts.neighbours import check_neighbours
-from rawls.runners.audit.contracts.noise import check_noise
 from rawls.runners.audit.door import ContractBroken
-from rawls.runners.audit.problem import Case
-from rawls.runners.audit.published import COMPLAINTS, DROPS_AT_EQUAL_THRESHOLDS, PUBLISHED
-from rawls.runners.audit.twins import TWINS, WASTEFUL
-
-CONTRACTS: dict[str, Callable[[Case], object]] = {
-    "neighbours": check_neighbours,
-    "noise": check_noise,
-    "events": check_events,
-    "law": check_law,
-    "target": check_target,
-}
-ALL = {**TWINS, **PUBLISHED}
+from rawls.runners.audit.published import COMPLAINTS, DROPS_AT_EQUAL_THRESHOLDS
+from rawls.runners.audit.rejection import ALL, CONTRACTS
+from rawls.runners.audit.twins import WASTEFUL
 
 
 @pytest.mark.parametrize("name", ALL)

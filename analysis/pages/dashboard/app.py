@@ -9,7 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from rawls.analysis.pages.dashboard import compare, curves, papers, privacy, runs, target
+from rawls.analysis.pages.dashboard import audit, compare, curves, papers, privacy, runs, target
 from rawls.analysis.pages.dashboard.stored import Here
 
 PAGES = {
@@ -18,6 +18,7 @@ PAGES = {
     "Compare": compare.show,
     "Curves": curves.show,
     "Privacy": privacy.show,
+    "Audit": audit.show,
     "Runs": runs.show,
 }
 

@@ -201,6 +201,37 @@ def intervals(data: pd.DataFrame, *, x: str, description: str) -> None:
     _show({"layer": layers, "height": 60 + 34 * len(data)}, data, description)
 
 
+def bounds(data: pd.DataFrame, *, description: str) -> None:
+    """For each name what is shown as a bar from 0, what is claimed as a diamond, and what is proven as a line across.
+
+    Args:
+        data: name, lower_bound, claim, proven, rule, verdict.
+    """
+    down = {"field": "name", "type": "nominal", "title": None, "sort": list(data["name"])}
+    across = {"type": "quantitative", "title": "ε", "axis": {"format": "~r"}, "scale": {"domainMin": 0}}
+    kinds = ["at least (shown by attack)", "claimed by the paper's rule", "proven"]
+    kind = {"scale": {"domain": kinds, "range": [COLOURS[0], COLOURS[1], COLOURS[6]]}}
+    tip = [
+        {"field": "name", "type": "nominal", "title": "Method"},
+        {"field": "lower_bound", "type": "quantitative", "title": kinds[0], "format": ".3~g"},
+        {"field": "claim", "type": "quantitative", "title": kinds[1], "format": ".4~g"},
+        {"field": "rule", "type": "nominal", "title": "by rule"},
+        {"field": "proven", "type": "quantitative", "title": kinds[2], "format": ".4~g"},
+        {"field": "verdict", "type": "nominal", "title": "Verdict"},
+    ]
+
+    def layer(mark: dict[str, Any], field: str, place: int) -> dict[str, Any]:
+        colour = {"datum": kinds[place], "type": "nominal", "legend": {"symbolType": "square"}, **kind}
+        return {"mark": mark, "encoding": {"y": down, "x": {**across, "field": field}, "color": colour, "tooltip": tip}}
+
+    layers = [
+        layer({"type": "bar", "height": 9, "opacity": 0.75}, "lower_bound", 0),
+        layer({"type": "point", "shape": "diamond", "size": 110, "strokeWidth": 2, "opacity": 1}, "claim", 1),
+        layer({"type": "tick", "thickness": 3, "size": 18, "opacity": 1}, "proven", 2),
+    ]
+    _show({"layer": layers, "height": 70 + 22 * len(data)}, data, description)
+
+
 def _colour(names: Sequence[str]) -> dict[str, Any]:
     colours = [COLOURS[place % len(COLOURS)] for place in range(len(names))]
     longest = max(map(len, names), default=0)

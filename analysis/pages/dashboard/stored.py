@@ -16,12 +16,14 @@ import streamlit as st
 import yaml
 
 from rawls.analysis.draw import target_states
+from rawls.analysis.draw.audits import Audits
 from rawls.analysis.read.cache import FEW
 from rawls.analysis.read.load import Store, load
 from rawls.analysis.read.manifest import Manifest
 from rawls.analysis.read.settings import Settings, flat
 from rawls.analysis.read.settings import load as load_settings
-from rawls.runners.store.stored import CONFIG, ERROR, FAILED, RUNS, UNFINISHED, folder_of, from_yaml
+from rawls.runners.store.stored import AUDITS, CONFIG, ERROR, FAILED, RUNS, UNFINISHED, folder_of, from_yaml
+from rawls.runners.store.stored import audits as all_audits
 from rawls.runners.store.stored import manifests as all_manifests
 
 _READING = "Reading the histories"
@@ -149,6 +151,17 @@ def experiments(files: tuple[Path, ...]) -> dict[str, Experiment]:
         except (OSError, yaml.YAMLError, AttributeError):
             continue  # `rawls targets` says what is wrong with it; the others are shown
     return found
+
+
+def audits(here: Here) -> Audits | None:
+    """What `rawls audit` found here; None if it was never called."""
+    return _audits(here.root, time_of(here.root / AUDITS))
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _audits(root: Path, time: int) -> Audits | None:
+    records = all_audits(root)
+    return Audits.of(records) if records else None
 
 
 def settings(here: Here) -> Mapping[str, Settings]:

@@ -59,7 +59,10 @@ def check_events(case: Case) -> None:
             if event is not None:
                 cells[cell].append(event_from_dict(event).times(line["count"]))
     _check_epsilons(
-        member.plan, [_merged(events) for events in cells], spent, fixed=type(member.method).adapt is Method.adapt
+        member.plan,
+        [_merged(events) for events in cells],
+        spent,
+        fixed=getattr(type(member.method), "adapt", Method.adapt) is Method.adapt,
     )
 
 

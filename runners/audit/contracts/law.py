@@ -20,7 +20,8 @@ from torch import Tensor
 from rawls.algorithms.core.method import Method, Tests
 from rawls.algorithms.core.queries import FleetQueries
 from rawls.runners.audit.door import ContractBroken, Door
-from rawls.runners.audit.problem import FEATURES, Case, Record, engine, fleet_of, members_of, rows_of
+from rawls.runners.audit.problem import Case, fleet_of, members_of, rows_of
+from rawls.runners.audit.small_models import FEATURES, Record, engine
 
 DRAWS = 1_920  # steps, over runs of 64 each
 LARGEST_Z = 4.5  # of a mean over them; chance passes it once in 150,000

@@ -9,23 +9,20 @@ run keeps beside its answers must be equal on both sides: it is made of answers 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rawls.algorithms.core.method import Method
-from rawls.algorithms.core.queries import FleetQueries
 from rawls.algorithms.core.step import PrivateStep
 from rawls.runners.audit.door import ContractBroken, Door, Passed
-from rawls.runners.audit.problem import FEATURES, NUM_TRAINING_SETS, Case, Record, fleet_of, members_of, rows_of
+from rawls.runners.audit.problem import NUM_TRAINING_SETS, Case, fleet_of, members_of, rows_of
+from rawls.runners.audit.small_models import FEATURES, Record
 from rawls.runners.audit.strongest import strongest
+from rawls.runners.audit.watched import watched_records
 
 REACHED = 0.9  # of a bound, by the worst of many pairs: else a tighter bound would do, with less noise
 ROUNDING = 1e-4  # of a bound: sums are of float32, and bounds are lowered by 1e-5
@@ -86,7 +83,7 @@ def check_neighbours(case: Case, *, repeats: int = MANY) -> int:
     door = Door(first)
     beyond = Door(second, shown=door)
     reached: dict[str, float] = {}
-    with absent_records():
+    with watched_records():
         for step in range(case.steps):
             first.step(step)
             second.step(step)
@@ -146,20 +143,6 @@ def _check_public(first: PrivateStep, second: PrivateStep) -> None:
         )
         if not equal or ours.present_release() != theirs.present_release():
             raise ContractBroken("the public state depends on a record beyond what was published")
-
-
-@contextmanager
-def absent_records() -> Iterator[None]:
-    """Queries draw as the steps do: without the record that is absent."""
-    drawn = FleetQueries._drawn
-
-    def present(queries: Any, release: Any) -> Iterator[Tensor]:
-        member = queries._member
-        for part in drawn(queries, release):
-            yield part[part != member.watched] if member.absent else part
-
-    with mock.patch.object(FleetQueries, "_drawn", present):
-        yield
 
 
 def _records(case: Case, pair: Pair, position: int, seed: int, rng: np.random.Generator) -> tuple[Record, Record]:
