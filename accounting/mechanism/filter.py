@@ -7,10 +7,12 @@ the most exposed cell of the plan spends, and the step with which a cell would p
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from rawls.accounting.accountants import divergence
-from rawls.accounting.events import Event
+from rawls.accounting.events import Event, Neighbouring
 from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.plan import Plan
 from rawls.accounting.mechanism.release import Release
@@ -49,4 +51,10 @@ class Filter:
         return sum(self._divergence(event.times(1) if event.count == 1 else event) for event in events)
 
     def _divergence(self, event: Event) -> float:
-        return divergence(event, order=self._order, neighbouring=self._relation)
+        return _known(event, self._order, self._relation)
+
+
+@lru_cache(maxsize=1 << 12)
+def _known(event: Event, order: float, relation: Neighbouring) -> float:
+    """The runs of a fleet begin with the same releases, and many of their cells share one."""
+    return divergence(event, order=order, neighbouring=relation)

@@ -70,24 +70,24 @@ class Audits:
 
     def table(self) -> Table:
         """Methods and verdicts."""
-        header = ["Method", "Verdict", "Claimed ε", "By rule", "Proven ε", "ε is at least", "Seen in", "Runs", "Time",
-                  "Twins caught"]  # fmt: skip
+        header = ["Method", "Verdict", "Claim by rule", "Best attack", "Claimed ε", "Proven ε", "ε is at least", "Runs",
+                  "Time", "Twins caught"]  # fmt: skip
         rows = [
             [
                 row["name"],
                 Cell(text=row["verdict"], mark=MARKS.get(row["verdict"], "")),
-                _claim(row),
                 row["rule"],
+                f"{row['attack']}, {row['setting']}",
+                _claim(row),
                 f"{row['proven']:.3g}",
                 f"{row['lower_bound']:.3g}",
-                f"{row['attack']}, {row['setting']}",
                 str(row["runs"]),
                 f"{row['seconds']:.0f} s",
                 f"{row['twins_caught']} of {row['twins']}",
             ]
             for row in self.methods.to_dict("records")
         ]
-        return _table(self.caption(), header, rows, labels=2, notes=self.notes())
+        return _table(self.caption(), header, rows, labels=4, notes=self.notes())
 
     def every_bound(self) -> Table:
         header = ["Method", "Attack", "Setting", "Record", "Claimed ε", "Proven ε", "ε is at least", "Bound", "Runs"]

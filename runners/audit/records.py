@@ -30,7 +30,7 @@ def made(config: Mapping[str, Any]) -> dict[str, Any]:
     from rawls.runners.audit.findings import verdict_on
     from rawls.runners.audit.rejection import caught, twins_of
 
-    began = time.perf_counter()
+    began, code = time.perf_counter(), code_of(config)  # as it is now, whatever is written meanwhile
     case = Configured.of(config)
     findings = attacked(case)
     twins = [caught(twin, contract, of_twin) for twin, (contract, of_twin) in twins_of(case.name).items()]
@@ -44,7 +44,7 @@ def made(config: Mapping[str, Any]) -> dict[str, Any]:
         "delta": budget.delta,
         "neighbouring": str(budget.neighbouring),
         "run_id": run_id(config),
-        "code": code_of(config),
+        "code": code,
         "confidence": CONFIDENCE,
         "findings": [asdict(finding) for finding in findings],
         "twins": [asdict(twin) for twin in twins],

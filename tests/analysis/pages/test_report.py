@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rawls.analysis.pages import report
+from tests.analysis.audits import write_audits
 from tests.analysis.pages.pages import Page
 from tests.analysis.stores import (
     GOLDEN,
@@ -167,3 +168,11 @@ def test_the_file_is_replaced_when_the_new_one_is_whole(results_root: Path, monk
         report.write(results_root, [], now=NOW)
     assert [file.name for file in path.parent.iterdir()] == ["index.html"]
     assert path.read_text(encoding="utf-8") == first
+
+
+def test_audits_have_a_section_where_there_are_some(tmp_path: Path) -> None:
+    assert "Audit" not in report.text(tmp_path, [], now=NOW)
+    write_audits(tmp_path)
+    said = report.text(tmp_path, [], now=NOW)
+    assert '<section aria-labelledby="audit">' in said and "claim refuted by the ledger" in said
+    assert "Figure: Audit on Digits" in said and "NOBODY" in said

@@ -27,7 +27,7 @@ FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-NAMES = ("Papers", "Target", "Compare", "Curves", "Privacy", "Runs")
+NAMES = ("Papers", "Target", "Compare", "Curves", "Privacy", "Audit", "Runs")
 SWEEP = ["reproduce", "asc/table1", "dataset=digits", "algorithm=asc,dpsgd", "scale=smoke", "privacy=eps8"]
 SWEEP += ["tracking=off"]
 # Streamlit looks for its root below a page's own address first, and does not find it there.
