@@ -8,6 +8,7 @@ from scipy import stats
 
 from rawls.accounting.audit.bounds import (
     ErrorRates,
+    best_threshold,
     clopper_pearson,
     error_rates,
     gaussian_bound,
@@ -79,6 +80,19 @@ def test_the_gaussian_bound_covers_and_has_power() -> None:
     assert np.mean([bound(2.0, 0.9) > 2.0 for _ in range(400)]) <= 0.1 + 3 * math.sqrt(0.09 / 400)
     assert np.mean([bound(2.0, 0.9) > 1.6 for _ in range(400)]) > 0.5  # and it is not idle
     assert np.mean([bound(4.0, 0.999) > 2.0 for _ in range(400)]) > 0.99
+
+
+def test_the_best_threshold_lies_where_pilots_tell_the_sides_apart() -> None:
+    """200 pilots a side, seed 1: midway for two normals; at the edge where one side alone has a tail, which proves more
+    than the middle does. Scores that are no numbers are passed over."""
+    rng = np.random.default_rng(1)
+    present, absent = rng.normal(2.0, 1.0, 200), rng.normal(-2.0, 1.0, 200)
+    present[0], absent[0] = math.nan, math.inf
+    assert abs(best_threshold(present, absent, bound=gaussian_bound, delta=1e-3)) < 1
+    present, absent = np.where(rng.random(200) < 0.3, 10.0, 0.0), np.zeros(200)
+    chosen = best_threshold(present, absent, bound=pure_bound, delta=1e-3)
+    assert 0 < chosen < 10
+    assert best_threshold([math.nan], [math.inf], bound=pure_bound, delta=1e-3) == 0
 
 
 @pytest.mark.parametrize(
