@@ -79,11 +79,8 @@ class PhaseData:
         self._member, self._phase = member, phase
 
     def publish(self, release: Release, compute: Callable[[PrivateRows], Tensor]) -> Tensor:
-        member = self._member
-        generator = member.streams.generator(f"{release.name}: sampling", self._phase)
-        (positions,) = release.law.draw_block(generator, 1)
-        private = compute(self._rows(positions)).to(torch.float64)
-        return member.ledger.publish(release, private.clone(), self._phase)
+        private = compute(self._rows(self._drawn(release))).to(torch.float64)
+        return self._member.ledger.publish(release, private.clone(), self._phase)
 
     def publish_round(self, release: SinglePass, cell: int, compute: Callable[[PrivateRows], Tensor]) -> Tensor:
         ledger = self._member.ledger
@@ -93,6 +90,11 @@ class PhaseData:
 
     def generator(self, purpose: str) -> np.random.Generator:
         return self._member.streams.generator(purpose, self._phase)
+
+    def _drawn(self, release: Release) -> np.ndarray:
+        generator = self._member.streams.generator(f"{release.name}: sampling", self._phase)
+        (positions,) = release.law.draw_block(generator, 1)
+        return positions
 
     def _rows(self, positions: np.ndarray) -> PrivateRows:
         data = self._member.data

@@ -30,6 +30,7 @@ from rawls.accounting.mechanism.sampling import BLOCK_STEPS, SamplingLaw
 from rawls.algorithms.core.method import Method, PrivateRows, Solver, Tests
 from rawls.runners.audit.door import Address, ContractBroken, Door, Passed
 from rawls.runners.audit.problem import Canary, Case, fleet_of, members_of
+from rawls.runners.audit.tree_noise import Whitened, tree_of
 from rawls.runners.audit.watched import solved_once, surely, watched_records
 
 RUNS = 200  # a side
@@ -211,6 +212,7 @@ class _Tally:
         self.sure = self.normal = True
         self.ended: set[int] = set()
         self.last = 0
+        self._rounds: dict[tuple[int, int, str], Whitened] = {}
 
     def add(self, run: int, step: int, answers: Answers, seen: Mapping[int, Answers], cell: int) -> None:
         """The answers of a step, release by release: those of one draw stand or fall together."""
@@ -224,7 +226,7 @@ class _Tally:
             self.sure &= surely(sampling)
             self.normal &= all(answers[address].noise in NORMAL_NOISE for address in of_release)
             likely = {
-                side: sum(_log_density(answers[address], passed[address]) for address in of_release)
+                side: sum(self._log_density(run, side, answers[address], passed[address]) for address in of_release)
                 for side, passed in seen.items()
             }
             if NEITHER in likely and not surely(sampling):
@@ -235,13 +237,14 @@ class _Tally:
                 moved = seen[0][address].private - seen[1][address].private
                 self.exposures[run] += float(moved.norm() / answers[address].noise_std) ** 2
 
-
-def _log_density(answer: Passed, mean: Passed) -> float:
-    """Of an answer, had the sum been another one; up to a constant. The noise is what the release says."""
-    distance = answer.public - mean.private
-    if answer.noise == "laplace":
-        return -float(distance.abs().sum()) / (answer.noise_std / math.sqrt(2))
-    return -float(distance.square().sum()) / (2 * answer.noise_std**2)
+    def _log_density(self, run: int, side: int, answer: Passed, mean: Passed) -> float:
+        """Of an answer, had the sum been another one; up to a constant. The noise is what the release says."""
+        distance = answer.public - mean.private
+        if answer.noise == "laplace":
+            return -float(distance.abs().sum()) / (answer.noise_std / math.sqrt(2))
+        if tree := tree_of(answer.release):
+            distance = self._rounds.setdefault((run, side, answer.release.name), Whitened(tree)).next(distance)
+        return -float(distance.square().sum()) / (2 * answer.noise_std**2)
 
 
 def _by_losses(case: Case, models: Mapping[int, Any], canaries: Sequence[Canary]) -> np.ndarray:

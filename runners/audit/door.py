@@ -40,7 +40,7 @@ class Passed:
 
     @property
     def noise(self) -> str:
-        return str(self.declared.get("noise", "gaussian"))
+        return "tree" if "tree" in self.declared else str(self.declared.get("noise", "gaussian"))
 
     @property
     def scale(self) -> float:

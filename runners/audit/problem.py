@@ -151,17 +151,16 @@ class Case:
         """Records of the cell to choose from, each with what may stand in its place."""
         direction = torch.ones(FEATURES)
         replaces = self.plan.budget.neighbouring is Neighbouring.REPLACE_ONE
-        records = [
-            Record(inputs=scale * direction, label=label) for scale, label in product((3.0, 100.0), range(CLASSES))
-        ]
+        labels = range(CLASSES)
+        records = [Record(inputs=scale * direction, label=label) for scale, label in product((3.0, 100.0), labels)]
         if isinstance(self.method, Method):
             # For those who drop what is longer; a little below, for parameters move before the second step.
-            records += [strongest(self, label, share=0.95) for label in range(CLASSES)]
+            records += [strongest(self, label, share=0.95) for label in labels]
         position, found = self.positions_of(cell)[0], []
         for record in records:
             others: Sequence[Record | None] = [None]
             if replaces:
-                signs = product((-1, 1), range(CLASSES))
+                signs = product((-1, 1), labels)
                 others = [Record(inputs=sign * record.inputs, label=other) for sign, other in signs]
             found += [Canary(position=position, record=record, instead=other) for other in others]
         return found
@@ -310,7 +309,7 @@ def members_of(
         shared |= {"plan": case.plan, "ledger": case.ledger(shared["streams"], case.task.population)}
         shared |= {name: values[index] for name, values in watched.items()}
         if isinstance(case.method, Solver):
-            made.append(SolverRun(**shared))
+            made.append(SolverRun(state=case.method.start(case.task, case.plan), **shared))
             continue
         assert isinstance(case.method, Method)
         state = case.method.start(case.task, case.plan)

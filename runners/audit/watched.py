@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
@@ -19,9 +19,10 @@ from torch import Tensor
 from rawls.accounting.events import Everyone, Poisson, Sampling, WithoutReplacement
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import Drawing, SamplingLaw
+from rawls.accounting.mechanism.single_pass import SinglePass
 from rawls.algorithms.core.method import PrivateRows
 from rawls.algorithms.core.queries import FleetQueries
-from rawls.algorithms.core.solver_step import SolverMember, _Released
+from rawls.algorithms.core.solver_step import PhaseData, SolverMember
 from rawls.algorithms.core.step import PrivateMember
 
 
@@ -101,7 +102,7 @@ def surely(sampling: Sampling | None) -> bool:
 @contextmanager
 def watched_records() -> Iterator[None]:
     """Queries and solvers draw as the steps do: the watched record where it is to be."""
-    drawn, released = FleetQueries._drawn, _Released._drawn
+    drawn, solver_drawn, answered = FleetQueries._drawn, PhaseData._drawn, PhaseData.publish_round
 
     def of_queries(queries: Any, release: Release) -> Iterator[Tensor]:
         member, parts = queries._member, list(drawn(queries, release))
@@ -112,19 +113,31 @@ def watched_records() -> Iterator[None]:
         rows = member.edit(torch.cat(parts).cpu().numpy(), release.law, generator)
         yield from torch.from_numpy(rows).to(parts[0].device).split(member.data.rows_at_once)
 
-    def of_solver(data: Any, release: Release) -> PrivateRows:
-        member, rows = data._member, data._member.data
+    def of_solver(data: Any, release: Release) -> np.ndarray:
+        member, positions = data._member, solver_drawn(data, release)
         if not member.edits:
-            return released(data, release)
-        streams = member.streams
-        (positions,) = release.law.draw_block(streams.generator(f"{release.name}: sampling", data.phase), 1)
-        generator = streams.generator(f"{release.name}: watched record", data.phase)
-        where = torch.from_numpy(member.edit(positions, release.law, generator)).to(rows.labels.device)
-        return PrivateRows(rows.gather(rows.rows[where]), rows.labels[where], rows.cells[where])
+            return positions
+        generator = member.streams.generator(f"{release.name}: watched record", data._phase)
+        return np.asarray(member.edit(positions, release.law, generator))
+
+    def of_round(data: Any, release: SinglePass, cell: int, compute: Callable[[PrivateRows], Tensor]) -> Tensor:
+        """Who is absent has his round, and adds nothing to it."""
+        member, rows_at, taken = data._member, data._rows, list[np.ndarray]()
+
+        def keep_taken(positions: np.ndarray) -> PrivateRows:
+            taken.append(positions)
+            return cast(PrivateRows, rows_at(positions))
+
+        def of_present(rows: PrivateRows) -> Tensor:
+            return compute(rows) * float(not (member.absent and member.watched in taken[-1]))
+
+        data._rows = keep_taken
+        return answered(data, release, cell, of_present)
 
     with (
         mock.patch.object(FleetQueries, "_drawn", of_queries),
-        mock.patch.object(_Released, "_drawn", of_solver),
+        mock.patch.object(PhaseData, "_drawn", of_solver),
+        mock.patch.object(PhaseData, "publish_round", of_round),
     ):
         yield
 
@@ -132,7 +145,7 @@ def watched_records() -> Iterator[None]:
 @contextmanager
 def solved_once(key_of: Callable[[Release, PrivateRows, Mapping[str, np.ndarray]], Any]) -> Iterator[None]:
     """Solvers compute what has an equal key once: what they release is a function of rows and earlier releases."""
-    publish, known = _Released.publish, {}
+    publish, known = PhaseData.publish, {}
 
     def publish_known(data: Any, release: Release, compute: Callable[[PrivateRows], Tensor]) -> Tensor:
         def once(rows: PrivateRows) -> Tensor:
@@ -143,5 +156,5 @@ def solved_once(key_of: Callable[[Release, PrivateRows, Mapping[str, np.ndarray]
 
         return publish(data, release, once)
 
-    with mock.patch.object(_Released, "publish", publish_known):
+    with mock.patch.object(PhaseData, "publish", publish_known):
         yield

@@ -67,10 +67,13 @@ def check_events(case: Case) -> None:
 
 
 def _check_complete(door: Door, ledger: Ledger) -> None:
-    """Whatever was published has its place in a line."""
+    """Whatever was published has its place in a line; of a pass, every round has."""
     published = Counter(release for release, answer, _ in door.passed[0] if answer == release)
-    if published != ledger.counts():
-        raise ContractBroken(f"{dict(published)} were published, the ledger has {ledger.counts()}")
+    recorded: Counter[str] = Counter()
+    for line in ledger._lines:
+        recorded[line.release["name"]] += line.count if line.taken is None else sum(line.taken)
+    if published != recorded:
+        raise ContractBroken(f"{dict(published)} were published, the ledger has {dict(recorded)}")
 
 
 def _merged(events: list[Event]) -> tuple[Event, ...]:
@@ -133,12 +136,21 @@ def _without_replacement(population: int, batch: int) -> Record | None:
     return {"law": "without_replacement", "population": population, "batch": batch}
 
 
+def naive_nodes(line: Record) -> int:
+    """How many noisy sums a row is in: one, or those that halve the rounds of the longest tree down to a leaf."""
+    tree = line.get("tree")
+    leaves, nodes = 1, 1
+    while tree and leaves < min(tree["restart_every"] or tree["steps"], tree["steps"]):
+        leaves, nodes = 2 * leaves, nodes + 1
+    return nodes
+
+
 def naive_multiplier(line: Record, cell: int) -> float:
     """1 / root of the sum of (bound / scale)^2 over all answers of the line."""
     exposure = 0.0
     for answer in (line, *line.get("look", ()), *line.get("beside", ())):
         scale = answer["noise_std"] / (math.sqrt(2) if answer.get("noise") == "laplace" else 1)
-        exposure += (answer["bounds"][cell] / scale) ** 2
+        exposure += naive_nodes(line) * (answer["bounds"][cell] / scale) ** 2
     return 1 / math.sqrt(exposure) if exposure else math.inf
 
 

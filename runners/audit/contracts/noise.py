@@ -16,6 +16,7 @@ from rawls.algorithms.core.method import Solver
 from rawls.runners.audit.contracts.saving import resumed
 from rawls.runners.audit.door import ContractBroken, Door
 from rawls.runners.audit.problem import Case, fleet_of, members_of
+from rawls.runners.audit.tree_noise import Whitened, tree_of
 from rawls.runners.audit.watched import solved_once
 
 SAMPLES = 6_000  # noise values of each answer, at least: the std of their std is 0.9 %
@@ -65,18 +66,23 @@ def measured(case: Case, *, runs: int, part: str) -> Noise:
     stepper: Any = fleet_of(case, members_of(case, [f"noise {part} {run}" for run in range(runs)]))
     door = Door(stepper)
     # Noise is the same whatever it is added to: a solver need not solve for every run.
-    with solved_once(lambda release, _, state: (release.name, len(state))):
+    with solved_once(lambda release, *_: release.name):
         for step in range(case.steps):
             stepper.step(step)
     return noise_of(door)
 
 
 def noise_of(door: Door) -> Noise:
+    """That of a tree as it would be were its rounds independent: then it has a node's scale."""
     noise: Noise = {}
     for run, of_run in enumerate(door.passed):
+        rounds: dict[str, Whitened] = {}
         for (release, name, step), passed in of_run.items():
             declared = float(passed.declared["noise_std"]) * passed.scale
-            added = (passed.public - passed.private).numpy() / declared
+            private_noise = passed.public - passed.private
+            if tree := tree_of(passed.release):
+                private_noise = rounds.setdefault(release, Whitened(tree)).next(private_noise)
+            added = private_noise.numpy() / declared
             noise.setdefault((release, name, passed.noise), {})[run, step] = added
     return noise
 
