@@ -48,7 +48,7 @@ class Audits:
         methods, bounds, twins = [], [], []
         for record in records:
             name = f"{record['method']} on {dataset_title(record['dataset'])}" if several else record["method"]
-            most = max(record["findings"], key=lambda found: found["lower_bound"])
+            most = _telling(record)
             caught = [bool(twin["caught_by"]) for twin in record["twins"]]
             told = {"name": name, **{key: record[key] for key in ("method", "dataset", "provenance", "model")}}
             methods.append(
@@ -70,7 +70,7 @@ class Audits:
 
     def table(self) -> Table:
         """Methods and verdicts."""
-        header = ["Method", "Verdict", "Claim by rule", "Best attack", "Claimed ε", "Proven ε", "ε is at least", "Runs",
+        header = ["Method", "Verdict", "Claim by rule", "Attack", "Claimed ε", "Proven ε", "ε is at least", "Runs",
                   "Time", "Twins caught"]  # fmt: skip
         rows = [
             [
@@ -119,7 +119,7 @@ class Audits:
             f"{dataset_title(name)}{'' if kind == 'real' else f' ({kind.upper()} DATA)'}"
             for name, kind in self.methods[["dataset", "provenance"]].drop_duplicates().itertuples(index=False)
         )
-        return f"Audit on {data}: what is claimed, proven, and shown by the best of all attacks."
+        return f"Audit on {data}: what is claimed, proven, and shown by the attack that tells most."
 
     def notes(self) -> list[str]:
         wrong = float((1 - self.methods["confidence"]).sum())
@@ -166,6 +166,18 @@ class Audits:
             (folder / name).write_text(text, encoding="utf-8")
         figures.write(self.figure, folder / "audit.png", form="png")
         return [folder / name for name in (*texts, "audit.png")]
+
+
+def _telling(record: Record) -> Mapping[str, Any]:
+    """The highest of the bounds on which the verdict rests."""
+    refuted = {
+        "proof refuted by attack": lambda one: one["lower_bound"] > one["proven"],
+        "claim refuted by attack": lambda one: one["claim"] is not None and one["lower_bound"] > one["claim"],
+        "claim refuted by the ledger": lambda one: one["claim"] is not None and one["claim"] < one["proven"],
+    }
+    rests_on = refuted.get(record["verdict"], lambda _: True)
+    found = [one for one in record["findings"] if rests_on(one)]
+    return max(found or record["findings"], key=lambda one: one["lower_bound"])
 
 
 def _claim(row: Mapping[str, Any]) -> str:

@@ -208,7 +208,7 @@ def bounds(data: pd.DataFrame, *, description: str) -> None:
         data: name, lower_bound, claim, proven, rule, verdict.
     """
     down = {"field": "name", "type": "nominal", "title": None, "sort": list(data["name"])}
-    across = {"type": "quantitative", "title": "ε", "axis": {"format": "~r"}, "scale": {"domainMin": 0}}
+    across = {"type": "quantitative", "title": "ε", "axis": {"format": "~r", "tickCount": 9}, "scale": {"domainMin": 0}}
     kinds = ["at least (shown by attack)", "claimed by the paper's rule", "proven"]
     kind = {"scale": {"domain": kinds, "range": [COLOURS[0], COLOURS[1], COLOURS[6]]}}
     tip = [
@@ -227,7 +227,7 @@ def bounds(data: pd.DataFrame, *, description: str) -> None:
     layers = [
         layer({"type": "bar", "height": 9, "opacity": 0.75}, "lower_bound", 0),
         layer({"type": "point", "shape": "diamond", "size": 110, "strokeWidth": 2, "opacity": 1}, "claim", 1),
-        layer({"type": "tick", "thickness": 3, "size": 18, "opacity": 1}, "proven", 2),
+        layer({"type": "tick", "thickness": 3, "size": 14, "opacity": 1}, "proven", 2),
     ]
     _show({"layer": layers, "height": 70 + 22 * len(data)}, data, description)
 

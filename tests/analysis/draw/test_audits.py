@@ -21,6 +21,14 @@ def test_a_method_has_the_row_of_its_best_attack(tmp_path: Path) -> None:
     assert rows[0][7:] == ["2920", "61 s", "1 of 1"] and rows[3][-1] == "1 of 2"
 
 
+def test_a_refuted_claim_stands_beside_the_bound_or_proof_that_refutes_it() -> None:
+    """Not beside the highest bound, which may be of another setting with a claim of its own."""
+    refuted = record("dp_is_sgd", "claim refuted by the ledger", claim=13.8, rule="gdp_clt")
+    refuted["findings"][0] |= {"claim": 6.6, "rule": "gdp_clt", "lower_bound": 1.0}
+    (row,) = [[cell.text for cell in row] for row in Audits.of([refuted]).table().rows]
+    assert row[3:7] == ["published sums, own law, 16 steps", "6.6", "8", "1"]
+
+
 def test_every_verdict_has_a_mark() -> None:
     assert set(MARKS) == {HOLDS, BY_ATTACK, BY_LEDGER, *BROKEN}
 
