@@ -11,6 +11,7 @@ of the pseudocode, each naming its lines. None of them clips, adds noise or coun
 
 What this method does not do is told by deriving from another class of algorithms/core/method.py, which says what to
 write:
+- Normalises: an option that normalises gradients instead of clipping them (algorithms/dp_is_sgd.py).
 - Looks: thresholds that follow from published statistics of the whole batch (algorithms/dpsgd_f.py).
 - Counts: statistics published beside the gradient; `observe` gets them (algorithms/fdpg.py).
 - Directs: the noisy gradient passes a filter, or gradients are taken at a second point (algorithms/disk.py).

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,15 +19,20 @@ from torch import Tensor
 from rawls.accounting.claims import gdp_clt
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import UniformPoisson
 from rawls.algorithms.core.method import PublicState, Samples, Task
+from rawls.algorithms.core.queries import sum_of_contributions
+from rawls.algorithms.core.rows import Batch
 from rawls.algorithms.core.step import PrivateStep
 from rawls.algorithms.disk import Disk
 from rawls.algorithms.dp_is_sgd import DpIsSgd
+from rawls.algorithms.dpsgd import DpSgd
 from rawls.algorithms.dpsgd_f import DpSgdF
 from rawls.algorithms.dpsgd_global_adapt import DpSgdGlobalAdapt
 from rawls.algorithms.dpsur import DpSur
 from rawls.algorithms.fdpg import Fdpg
 from rawls.algorithms.ino_sgd import InoSgd
+from rawls.models.engines.base import WeightedSum
 from rawls.runners.audit.problem import Case
 from rawls.runners.audit.twins import ForgetsBeside, HalfTheNoise, Independent, as_kind
 
@@ -148,6 +153,40 @@ class RatesOfTheirOwn(Fdpg):
         return replace(super().plan(task, budget), filtered=False)
 
 
+class PoolsAnEpoch(PrivateStep):
+    """Statistics are added up over an epoch, and noise is added once (as FDPG's text has it).
+
+    A record may be in several batches of it.
+    """
+
+    def _publish_beside(self, run: int, batch: Batch, summed: WeightedSum, looked: Any, step: int) -> None:
+        member, pools = self.members[run], self.__dict__.setdefault("pools", {})
+        method, release = cast(Fdpg, member.method), member.present_release()
+        said = method.statistics(member.task, self._samples(run, batch, summed.losses[run], summed.norms[run]))
+        cells = batch.cells()[run, : batch.count(run)]
+        pool = pools.setdefault(run, dict.fromkeys(said, 0.0))
+        for answer in release.beside:
+            pool[answer.name] = pool[answer.name] + sum_of_contributions(said[answer.name], answer.bounds, cells)
+        if method.adapts_after(member.task, step + 1):
+            public = member.ledger.publish_beside(release, pools.pop(run), step)
+            member.observe({name: values.numpy() for name, values in public.items()})
+
+
+class RejectsLargeBatches(UniformPoisson):
+    """Draws again where a batch is too large (an option of INO-SGD's code): the law is not Poisson's any more."""
+
+    def draw_block(self, generator: np.random.Generator, steps: int) -> list[np.ndarray]:
+        drawn = super().draw_block(generator, 4 * steps)
+        return [rows for rows in drawn if len(rows) <= 1.3 * self.rate * self.population.total][:steps]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchesUpTo(DpSgd):
+    def _gradient(self, task: Task, noise_std: float) -> Release:
+        release = super()._gradient(task, noise_std)
+        return replace(release, law=RejectsLargeBatches(task.population, task.batch_size / task.population.total))
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeepsTop(InoSgd):
     """INO-SGD's first counter-example (App. C.2.1): of a batch, the rows with the largest losses only."""
@@ -181,6 +220,8 @@ PUBLISHED: Mapping[str, tuple[str, Case]] = {
     "rejected trials uncharged": ("events", _of(FreeRejections(), stepper=ForgetsRejected)),
     "rates without a cap or a filter": ("events", _of(RatesOfTheirOwn())),
     "a loss of an earlier draw": ("law", _of(OldLoss(), stepper=KeepsLosses)),
+    "statistics pooled over an epoch": ("neighbours", _of(Fdpg(), stepper=PoolsAnEpoch)),
+    "batches that are too large drawn again": ("law", _of(BatchesUpTo(sampling="poisson"))),
     "noise found by the central limit theorem": ("target", _of(NoiseByClt(), epsilon=1.0, batch_size=1, steps=6)),
     "noise divided as in DiSK's code": ("noise", _of(SPLIT, streams=NoiseOfDisk)),
     "a count over the realised batch": ("neighbours", _of(CountOverBatch())),
@@ -194,6 +235,8 @@ COMPLAINTS: Mapping[str, str] = {
     "rejected trials uncharged": "were published, the ledger has",
     "rates without a cap or a filter": "has spent epsilon",
     "a loss of an earlier draw": "'test' depends on a record that was not drawn",
+    "statistics pooled over an epoch": "'sums' moves by",
+    "batches that are too large drawn again": "too far from what the law says",
     "noise found by the central limit theorem": "the target is 1",
     "noise divided as in DiSK's code": "has 0.6",
     "a count over the realised batch": "public state depends on a record",
