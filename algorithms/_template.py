@@ -19,6 +19,7 @@ write:
 - Ranks: a sample's weight depends on its rank in the batch (algorithms/ino_sgd.py).
 - keeps_owners = True: rows have owners with budgets of their own (algorithms/idp_sgd.py).
 - OpenMethod: no privacy, and weights from the whole batch (algorithms/gdro.py).
+- Attacks: no privacy, and inputs that are made worse before the step is taken on them (algorithms/pgd_at.py).
 - Solver: a loop of its own, where no order of the step's parts fits (algorithms/minimax_phased_erm.py).
 - start, adapts_after, adapt: public state that changes every k steps, from releases only
   (algorithms/core/group_weights.py).

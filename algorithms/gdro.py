@@ -1,6 +1,7 @@
 """Group DRO without privacy (Sagawa et al. 2020; WYSIWYG's baseline gDRO).
 
 As WYSIWYG's code does, batches are drawn group-uniformly, and a group that is absent from a batch has loss 0 there.
+With `gradient_noise` it is gDRO-n, with the optimizer's weight decay gDRO-l2.
 """
 
 from __future__ import annotations

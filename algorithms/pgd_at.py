@@ -37,6 +37,10 @@ class PgdAt(Attacks, Sgd):
     step_size: Positive = 2 / 255
     attack_steps: Count = 10
 
+    @property
+    def passes(self) -> int:
+        return self.attack_steps
+
     def attack(self, inputs: Tensor, start: Tensor, gradients: Callable[[Tensor], Tensor]) -> Tensor:
         lowest, highest = (inputs - self.radius).clamp_min(0), (inputs + self.radius).clamp_max(1)
         at = torch.clamp(inputs + self.radius * start, lowest, highest)

@@ -91,19 +91,18 @@ def evaluate(
 def gradients_of_inputs(
     objective: Objective, module: nn.Module, inputs: Tensor, labels: Tensor, at_once: int
 ) -> Tensor:
-    """Gradient of each sample's own loss with respect to its inputs; for modules that keep the samples apart.
+    """Gradient of each sample's own loss with respect to its inputs; where modules mix samples, of all losses.
 
     Raises:
         ValueError: the inputs are integers.
     """
     if not inputs.is_floating_point():
         raise ValueError(f"inputs of {inputs.dtype} have no gradients; perturb what an embedding makes of them instead")
-    gradients = torch.empty_like(inputs)
+    parts: list[Tensor] = []
     for start in range(0, len(inputs), at_once):
         part = slice(start, start + at_once)
         with torch.inference_mode(False), torch.enable_grad():
             x = inputs[part].clone().requires_grad_()
             losses = objective.losses(module(x), labels[part].clone())
-            (gradients_of_part,) = torch.autograd.grad(losses.sum(), x)
-        gradients[part] = gradients_of_part
-    return gradients
+            parts += torch.autograd.grad(losses.sum(), x)
+    return parts[0] if len(parts) == 1 else torch.cat(parts or [torch.zeros_like(inputs)])

@@ -311,6 +311,11 @@ class Attacks(OpenMethod):
             gradients: of each sample's loss with respect to its inputs, at any inputs of this shape.
         """
 
+    @property
+    @abstractmethod
+    def passes(self) -> int:
+        """How often an attack takes those gradients."""
+
     def check_inputs(self, inputs: Tensor) -> None:
         """Raise a ValueError, in one sentence, for inputs that it can't attack."""
         wanted = "adversarial training moves inputs a little within [0, 1]"

@@ -95,13 +95,15 @@ class OpenStep(FleetStep[OpenMember]):
             generators = [member.streams.generator("attack", step) for member in self.members[runs]]
 
             def gradients(at: Tensor, runs: slice = runs) -> Tensor:
-                found = torch.zeros_like(at)
+                found = []
                 for row, run in enumerate(range(runs.start, runs.stop)):
-                    used = slice(0, batch.count(run))
-                    of_run = self.rows[run], at[row, used], batch.labels[run, used]
+                    used = batch.count(run)
+                    of_run = self.rows[run], at[row, :used], batch.labels[run, :used]
                     # By the draws of the step itself, so that what is attacked is what is trained on.
-                    found[row, used] = self.engine.input_gradients(*of_run, seed=seeds[run])
-                return found
+                    of_samples = self.engine.input_gradients(*of_run, seed=seeds[run])
+                    padding = at[row, used:].new_zeros(at[row, used:].shape)
+                    found.append(torch.cat([of_samples, padding]) if len(padding) else of_samples)
+                return torch.stack(found)
 
             drawn = np.stack([generator.random(inputs.shape[1:], np.float32) for generator in generators])
             start = torch.from_numpy(drawn).to(inputs).mul_(2).sub_(1)

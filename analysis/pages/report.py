@@ -291,7 +291,8 @@ def _made(store: Store, now: datetime) -> str:
             f"{packages}), which trains nothing: it reads {counts}" + (f" on {datasets}." if datasets else "."),
             "Numbers are mean ± sample standard deviation over seeds; n is given where seeds are missing, and an empty "
             "group is not counted, never 0.",
-            "WGA is the lowest accuracy of any group, AVG the mean of the group accuracies; both of the last iterate.",
+            "WGA is the lowest accuracy of any group, AVG the mean of the group accuracies; both of the last iterate, "
+            "unless a table says otherwise.",
             f"A cell is reproduced if its mean lies within {LIMIT:g} pooled standard deviations of the paper's. What "
             "comes from simulated data, a subset or changed settings is stamped, and not judged.",
             "Which run is which, with the hash of its configuration, is in `runs.csv` beside each table of "

@@ -85,7 +85,7 @@ class PlainEngine(ModuleEngine):
             raise ValueError("the model draws at random in training, so engine=plain needs a seed for each run")
         runs, slots = labels.shape
         rows: list[list[Triple]] = []
-        self._module.train()
+        self._set_training(True)
         with torch.inference_mode(False):
             inputs, labels = usable_by_autograd(inputs), usable_by_autograd(labels)
             total = aligned_rows(runs, self.num_parameters, like=params)
@@ -104,19 +104,19 @@ class PlainEngine(ModuleEngine):
 
     def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self._bind(params)
-        self._module.eval()
+        self._set_training(False)
         with torch.no_grad():
             return evaluate(CROSS_ENTROPY, self._module, inputs, labels, AT_ONCE)
 
     def predict(self, params: Tensor, inputs: Tensor) -> Tensor:
         self._bind(params)
-        self._module.eval()
+        self._set_training(False)
         with torch.no_grad():
             return predict(self._module, inputs, AT_ONCE)
 
     def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
         self._bind(params)
-        self._module.train(seed is not None)
+        self._set_training(seed is not None)
         at_once = AT_ONCE if seed is None else max(len(labels), 1)  # layers that mix samples see them all
         with _drawing(seed if self._draws else None, self._device):
             return gradients_of_inputs(CROSS_ENTROPY, self._module, inputs, labels, at_once)
@@ -136,6 +136,11 @@ class PlainEngine(ModuleEngine):
 
         window = slice(run, run + 1), slice(0, len(labels))
         return Part(window, shown, torch.zeros_like(shown), finite=True, add=add)
+
+    def _set_training(self, training: bool) -> None:
+        """To tell every layer takes as long as the layers of a small model compute."""
+        if self._module.training is not training:
+            self._module.train(training)
 
     def _bind(self, row: Tensor) -> None:
         """Compute with these parameters, and with a copy of the buffers behind them."""

@@ -1,7 +1,7 @@
 """The command: measures what is asked for, prints each table and writes it under results.root/bench.
 
 step    speed and memory of one run's private step (bench/step.py)
-methods what a step of each method takes, over DP-SGD's (bench/each_method.py)
+methods what a step of each method takes, over DP-SGD's or plain SGD's (bench/each_method.py)
 sweep   ten runs at once, in every arrangement worth trying (bench/sweep.py)
 plan    a thousand runs, from the command to their fleets (bench/plan.py)
 store   ten thousand finished runs, listed and loaded (bench/store.py)

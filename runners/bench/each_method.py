@@ -1,16 +1,18 @@
-"""`rawls bench methods`: what a step of each method takes, over DP-SGD's, on the same model and batch size.
+"""`rawls bench methods`: what a step of each method takes, on the same model and batch size, over that of its base.
 
-All private methods take turns within one process, one thread, with the allocator fixed as in a worker; time is the
-processor's, per sample of the batch (Poisson batches differ in size), and the median over the rounds counts. A method
-keeps one batch of 256 rows or just below for all its steps, so that drawing and gathering are not part of it, but for
-what its own second draw takes. Ledger, noise and optimizer are.
+A private method's base is DP-SGD; that of one without privacy is a plain training loop of torch that does the same
+work (plain_sgd), attacks its inputs too where the method does (plain_pgd). All take turns within one process, one
+thread, with the allocator fixed as in a worker; time is the processor's, per sample of the batch (Poisson batches
+differ in size), and the median over the rounds counts. A method keeps one batch of 256 rows or just below for all its
+steps, so that drawing and gathering are not part of it, but for what its own second draw takes. Ledger, noise and
+optimizer are.
 """
 
 import multiprocessing
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from statistics import median
 from typing import Any
@@ -26,16 +28,18 @@ GOALS = {
     "dpsgd_f": 1.5,
     **dict.fromkeys(("dpsur", "disk"), 2.2),
 }
+OPEN_GOAL = 1.2  # of every method without privacy
 PARTS = 3  # of a turn: methods take turns so often that what slows the machine down hits all of them
-BASE = "dpsgd"
+BASE, PLAIN, ATTACKING = "dpsgd", "plain_sgd", "plain_pgd"
 COLUMNS = {
     "workload": "workload",
     "method": "method",
     "ms_per_step": "ms/step",
-    "over_dpsgd": "time over dpsgd",
+    "base": "base",
+    "over_base": "time over base",
     "goal": "goal",
 }
-DIGITS = {"ms_per_step": 3, "over_dpsgd": 3, "goal": 2}
+DIGITS = {"ms_per_step": 3, "over_base": 3, "goal": 2}
 
 
 def measured(options: Namespace) -> Table:
@@ -47,10 +51,10 @@ def measured(options: Namespace) -> Table:
         print(f"{name}: {options.rounds} rounds of all methods", file=sys.stderr)
         with ProcessPoolExecutor(max_workers=1, mp_context=fresh) as pool:
             raw[name] = pool.submit(_in_process, name, options.rounds, options.steps or WORKLOADS[name]).result()
-    rows = summarise(raw)
+    rows = summarise(raw, _bases())
     return Table(
         name="methods",
-        title="A step of each method over DP-SGD's, batch 256",
+        title="A step of each method over its base's, batch 256",
         about="One thread, the fixed allocator, processor time; the methods take turns in one process; ms are of 256 "
         f"samples, median of {options.rounds} rounds.",
         columns=COLUMNS,
@@ -61,60 +65,76 @@ def measured(options: Namespace) -> Table:
     )
 
 
-def summarise(raw: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Row]:
-    """A row per workload and method: the median round, and the median over the rounds of its ratio to DP-SGD's."""
+def summarise(raw: Mapping[str, Mapping[str, Sequence[float]]], bases: Mapping[str, str]) -> list[Row]:
+    """A row per workload and method: the median round, and the median over the rounds of its ratio to its base's."""
     rows: list[Row] = []
     for name, methods in raw.items():
         for method, turns in methods.items():
-            ratios = [turn / base for turn, base in zip(turns, methods[BASE], strict=True)]
+            base = bases.get(method, method)
+            ratios = [turn / of_base for turn, of_base in zip(turns, methods[base], strict=True)]
+            goal = OPEN_GOAL if base in (PLAIN, ATTACKING) and method != base else GOALS.get(method)
             row: Row = {"workload": name, "method": method, "ms_per_step": median(turns)}
-            rows.append(row | {"over_dpsgd": median(ratios), "goal": GOALS.get(method)})
+            rows.append(row | {"base": base, "over_base": median(ratios), "goal": goal})
     return rows
 
 
 def _in_process(name: str, rounds: int, steps: int) -> dict[str, list[float]]:
     """Milliseconds of a step, by method and round; torch is imported only now, after the process is prepared."""
     lifecycle.prepare_process()
-    from rawls.runners.bench.methods import BATCH, Problem, stepper_of
+    from rawls.runners.bench.methods import BATCH, Problem, adversarial, open_stepper_of, plain, stepper_of
 
     problem = Problem.of(name)
-    steppers = {method: stepper_of(problem, draw=False, runs=1, method=spec) for method, spec in _methods().items()}
-    for stepper in steppers.values():
+    steps_by_method: dict[str, tuple[Callable[[], object], int]] = {}
+    for method, spec in _methods().items():
+        private = spec.private
+        stepper: Any = (
+            stepper_of(problem, draw=False, runs=1, method=spec) if private else open_stepper_of(problem, spec)
+        )
         stepper.keep_full_batch()
-    turns: dict[str, list[float]] = {method: [] for method in steppers}
+        steps_by_method[method] = stepper.next_step, max(stepper.batch.count(0), 1)
+    for method, loop in ((PLAIN, plain), (ATTACKING, adversarial)):
+        steps_by_method[method] = loop(problem.build(), *problem.batch()), BATCH
+    turns: dict[str, list[float]] = {method: [] for method in steps_by_method}
     steps_of_part = -(-steps // PARTS)
     for turn in range(rounds + 1):
-        seconds = dict.fromkeys(steppers, 0.0)
+        seconds = dict.fromkeys(steps_by_method, 0.0)
         for _ in range(PARTS):
-            for method, stepper in steppers.items():
+            for method, (step, _) in steps_by_method.items():
                 started = time.process_time()
                 for _ in range(steps_of_part):
-                    stepper.next_step()
+                    step()
                 seconds[method] += time.process_time() - started
-        for method, stepper in steppers.items():
-            batch = stepper.batch
-            assert batch is not None
-            of_256 = BATCH / max(batch.count(0), 1)
+        for method, (_, samples) in steps_by_method.items():
             if turn:  # the first one warms up
-                turns[method].append(1000 * seconds[method] / (PARTS * steps_of_part) * of_256)
+                turns[method].append(1000 * seconds[method] / (PARTS * steps_of_part) * BATCH / samples)
     return turns
 
 
 def _methods() -> dict[str, Any]:
-    """The private methods that step, DP-SGD first, as conf/algorithm has them."""
-    from rawls.algorithms.core.method import Method
+    """The methods that step, DP-SGD first, as conf/algorithm has them; solvers have loops of their own."""
+    from rawls.algorithms.core.method import Method, OpenMethod
     from rawls.runners.config.compose import choices, compose
     from rawls.runners.config.specifications import build
 
     found = {name: build(compose([f"algorithm={name}"]).algorithm, "algorithm") for name in choices("algorithm")}
-    private = {name: spec for name, spec in found.items() if isinstance(spec, Method)}
-    return {BASE: private[BASE], **private}
+    steps = {name: spec for name, spec in found.items() if isinstance(spec, Method | OpenMethod)}
+    return {BASE: steps[BASE], **steps}
+
+
+def _bases() -> dict[str, str]:
+    """What each method is measured by."""
+    from rawls.algorithms.core.method import Attacks
+
+    return {
+        name: BASE if spec.private else ATTACKING if isinstance(spec, Attacks) else PLAIN
+        for name, spec in _methods().items()
+    }
 
 
 def _verdict(name: str, rows: Sequence[Row]) -> str:
     checks = {}
     for row in rows:
         if row["workload"] == name and row["goal"] is not None:
-            over, goal = number(row, "over_dpsgd"), number(row, "goal")
+            over, goal = number(row, "over_base"), number(row, "goal")
             checks[f"{row['method']} {over:.2f} (goal at most {goal:g})"] = over <= goal
     return judged(name, checks)

@@ -26,10 +26,13 @@ from rawls.accounting.mechanism.sampling import (
 )
 from rawls.accounting.mechanism.streams import Streams
 from rawls.algorithms.asc import Asc
-from rawls.algorithms.core.method import Method, Task
+from rawls.algorithms.core.fleet_step import FleetStep, Kind
+from rawls.algorithms.core.method import Method, OpenMethod, Task
+from rawls.algorithms.core.open_step import OpenMember, OpenStep
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.rows import Batch, TrainingRows
 from rawls.algorithms.core.step import PrivateMember, PrivateStep
+from rawls.algorithms.pgd_at import PgdAt
 from rawls.datasets.core.base import InMemory, rows_at_once
 from rawls.models.architectures.cifar_cnn import CifarCnn
 from rawls.models.architectures.logistic import Logistic
@@ -37,6 +40,7 @@ from rawls.models.architectures.mnist_cnn import MnistCnn
 from rawls.models.architectures.parts.layers import MaxPool2, Tanh
 from rawls.models.architectures.tabular_mlp import TabularMlp
 from rawls.models.engines.choose_engine import fused_engine
+from rawls.models.engines.plain import PlainEngine
 from rawls.runners.bench.jax_step import jax_step
 
 GROUP_SIZES = (12_000, 5_000, 2_000, 1_000)
@@ -94,6 +98,10 @@ class Problem:
         inputs = torch.randint(256, (rows, *shape), dtype=torch.uint8) if images else torch.randn(rows, *shape)
         return cls(lambda: build_model(shape, num_classes), InMemory(inputs), torch.randint(num_classes, (rows,)))
 
+    def batch(self) -> tuple[Tensor, Tensor]:
+        """The first rows: inputs and labels."""
+        return self.data.gather(torch.arange(BATCH)), self.labels[:BATCH]
+
 
 def measure(name: str, method: str, steps: int) -> dict[str, float]:
     """Milliseconds per step and extra memory; for rawls also the milliseconds that drawing a step's rows takes."""
@@ -117,11 +125,11 @@ def step_of(name: str, method: str, runs: int = 1) -> Step:
     problem = Problem.of(name)
     if method in ("rawls", "same batch"):
         return private(problem, draw=method == "rawls", runs=runs)
-    return METHODS[method](problem.build(), problem.data.gather(torch.arange(BATCH)), problem.labels[:BATCH])
+    return METHODS[method](problem.build(), *problem.batch())
 
 
-class OneBatch(PrivateStep):
-    """The private step, one after another, on the same batch each time unless rows are to be drawn."""
+class KeepsBatch(FleetStep[Kind]):
+    """Steps, one after another, on the same batch each time unless rows are to be drawn."""
 
     batch: Batch | None = None
     draws = False
@@ -133,7 +141,7 @@ class OneBatch(PrivateStep):
 
     def keep_full_batch(self) -> None:
         """Keep one of at most BATCH rows, and all but few of them: a row more may take a tile or chunk of its own."""
-        drawn = (super(OneBatch, self)._draw(step) for step in range(FEW_DRAWS))
+        drawn = (super(KeepsBatch, self)._draw(step) for step in range(FEW_DRAWS))
         self.batch = max(drawn, key=lambda batch: (batch.count(0) <= BATCH, -abs(BATCH - batch.count(0))))
 
     def _draw(self, step: int) -> Batch:
@@ -144,6 +152,14 @@ class OneBatch(PrivateStep):
         return self.batch
 
 
+class OneBatch(KeepsBatch[PrivateMember], PrivateStep):
+    """Private steps."""
+
+
+class OneOpenBatch(KeepsBatch[OpenMember], OpenStep):
+    """Steps without privacy."""
+
+
 def private(problem: Problem, *, draw: bool, runs: int = 1, method: Method = ASC) -> Step:
     """Private steps of a fleet; of ASC: a stratified batch, a norm bound per group, ledger, noise and SGD."""
     return stepper_of(problem, draw=draw, runs=runs, method=method).next_step
@@ -151,18 +167,9 @@ def private(problem: Problem, *, draw: bool, runs: int = 1, method: Method = ASC
 
 def stepper_of(problem: Problem, *, draw: bool, runs: int, method: Method) -> OneBatch:
     """The private step of a fleet of runs that differ in their noise only."""
-    population = Population(GROUP_SIZES)
-    # No reweighting falls into the measurement: it is made once an epoch, not in every step.
-    task = Task(population=population, batch_size=BATCH, steps=10_000, steps_per_epoch=10_001)
+    task, rows = _task(), _rows(problem)
     plan = method.plan(task, _budget(method))
     engine = fused_engine(problem.build, device=CPU)
-    rows = TrainingRows(
-        rows=torch.arange(len(problem.labels)),
-        labels=problem.labels,
-        cells=torch.repeat_interleave(torch.arange(len(GROUP_SIZES)), torch.tensor(GROUP_SIZES)),
-        gather=problem.data.gather,
-        rows_at_once=rows_at_once(problem.data),
-    )
 
     def member(run: int) -> PrivateMember:
         streams = Streams(f"bench {run}")
@@ -172,7 +179,7 @@ def stepper_of(problem: Problem, *, draw: bool, runs: int, method: Method) -> On
             task=task,
             plan=plan,
             streams=streams,
-            ledger=Ledger(streams, population),
+            ledger=Ledger(streams, task.population),
             data=rows,
             state=method.start(task, plan),
         )
@@ -183,17 +190,64 @@ def stepper_of(problem: Problem, *, draw: bool, runs: int, method: Method) -> On
     return stepper
 
 
+def open_stepper_of(problem: Problem, method: OpenMethod) -> OneOpenBatch:
+    """The steps of one run without privacy."""
+    task, engine = _task(), PlainEngine(problem.build, device=CPU)
+    member = OpenMember(
+        method=method,
+        optimizer=Optimizer(lr=0.1),
+        task=task,
+        streams=Streams("bench"),
+        data=_rows(problem),
+        state=method.start(task),
+    )
+    return OneOpenBatch(engine, [member], engine.initial(0).unsqueeze(0))
+
+
+def _task() -> Task:
+    """No reweighting falls into the measurement: it is made once an epoch, not in every step."""
+    return Task(population=Population(GROUP_SIZES), batch_size=BATCH, steps=10_000, steps_per_epoch=10_001)
+
+
+def _rows(problem: Problem) -> TrainingRows:
+    return TrainingRows(
+        rows=torch.arange(len(problem.labels)),
+        labels=problem.labels,
+        cells=torch.repeat_interleave(torch.arange(len(GROUP_SIZES)), torch.tensor(GROUP_SIZES)),
+        gather=problem.data.gather,
+        rows_at_once=rows_at_once(problem.data),
+    )
+
+
 def _budget(method: Method) -> Budget:
     return Budget(epsilon=8.0, delta=1e-5, neighbouring=method.neighbouring, accountant="rdp", search="tight")
 
 
-def _plain(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
+def plain(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
     """What a training loop without privacy does."""
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
 
     def step() -> None:
         optimizer.zero_grad()
         nn.functional.cross_entropy(module(inputs), labels).backward()
+        optimizer.step()
+
+    return step
+
+
+def adversarial(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
+    """What a training loop without privacy does that attacks its batch first, as algorithms/pgd_at.py does."""
+    attack, optimizer = PgdAt(), torch.optim.SGD(module.parameters(), lr=0.1)
+    lowest, highest = (inputs - attack.radius).clamp_min(0), (inputs + attack.radius).clamp_max(1)
+
+    def step() -> None:
+        at = torch.clamp(inputs + attack.radius * (2 * torch.rand_like(inputs) - 1), lowest, highest)
+        for _ in range(attack.attack_steps):
+            at.requires_grad_()
+            (gradients,) = torch.autograd.grad(nn.functional.cross_entropy(module(at), labels), at)
+            at = torch.clamp(at.detach() + attack.step_size * gradients.sign(), lowest, highest)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(at), labels).backward()
         optimizer.step()
 
     return step
@@ -259,7 +313,7 @@ def _vmap(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
     return step
 
 
-METHODS = {"plain": _plain, "hooks": _hooks, "ghost": _ghost, "vmap": _vmap, "jax": jax_step}
+METHODS = {"plain": plain, "hooks": _hooks, "ghost": _ghost, "vmap": _vmap, "jax": jax_step}
 
 
 def _contiguous(module: nn.Module) -> nn.Module:

@@ -26,7 +26,7 @@ from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.sampling import Population
 from rawls.accounting.mechanism.streams import Streams
-from rawls.algorithms.core.method import AnyMethod, Solver, Task, first_drawing
+from rawls.algorithms.core.method import AnyMethod, Attacks, Solver, Task, first_drawing
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.step import PrivateMember, PrivateStep
 from rawls.algorithms.dpsgd import DpSgd
@@ -79,11 +79,13 @@ def estimate(config: Config) -> Estimate:
     releases = {} if plan is None else plan.releases
     passes = sum(count for name, count in releases.items() if name != "gradient")
     evaluated = setup.num_evaluated(config) * config["schedule"]["evaluations"]
+    # An attack passes through the model as often again, in training and in evaluation.
+    attacks = 1 + (prepared.method.passes if isinstance(prepared.method, Attacks) else 0)
     return Estimate(
         cost=cost_of(config),
         steps=task.steps,
-        batch=_expected_batch(prepared.method, task, plan),
-        rows=float(evaluated + passes * task.population.total),
+        batch=attacks * _expected_batch(prepared.method, task, plan),
+        rows=float(attacks * evaluated + passes * task.population.total),
         method=json.dumps(config["algorithm"], sort_keys=True),
     )
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rawls.algorithms.pgd_at import PgdAt
 from rawls.runners.bench import methods, step, sweep
 
 
@@ -15,6 +16,22 @@ def test_every_method_steps(method: str, workload: str, monkeypatch: pytest.Monk
     made = methods.step_of(workload, method)
     made()
     made()
+
+
+def test_a_method_without_privacy_steps_on_one_batch_as_its_plain_loop_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(methods, "BATCH", 8)
+    problem = methods.Problem.of("logistic")
+    stepper = methods.open_stepper_of(problem, PgdAt())
+    stepper.keep_full_batch()
+    batch = stepper.batch
+    assert batch is not None and batch.count(0) == 8
+    before = stepper.params.clone()
+    stepper.next_step()
+    assert stepper.batch is batch and not stepper.params.equal(before)
+    module = problem.build()
+    start = [parameter.detach().clone() for parameter in module.parameters()]
+    methods.adversarial(module, batch.inputs[0], batch.labels[0])()
+    assert not all(one.equal(other) for one, other in zip(module.parameters(), start, strict=True))
 
 
 def test_every_workload_has_a_model() -> None:

@@ -72,6 +72,8 @@ def test_what_a_run_takes_depends_on_its_method(measured: list[int]) -> None:
     assert prepared.data is not None
     assert dpsgd.rows == 2 * sum(map(len, prepared.data.splits(0)))  # few rows: no part is sampled
     assert prop.seconds < dpsgd.seconds < asc.seconds
+    attacking = estimate(config("algorithm=pgd_at", "schedule.max_steps=200"))  # ten times to and fro before each step
+    assert (attacking.batch, attacking.rows) == (11 * dpsgd.batch, 11 * dpsgd.rows)
 
 
 def test_a_plan_only_run_is_not_measured(measured: list[int]) -> None:

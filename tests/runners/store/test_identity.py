@@ -49,6 +49,16 @@ def test_every_recorded_id_comes_out_again(target: str) -> None:
     assert recorded(target) <= ids
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "expected"), [("sgd", "35653c393f242f73"), ("gdro", "6f6a31593567abc5")], ids=["sgd", "gdro"]
+)
+def test_noise_that_is_not_asked_for_leaves_the_ids_from_before_it_existed(algorithm: str, expected: str) -> None:
+    """And noise makes another run."""
+    asked = ["dataset=digits", f"algorithm={algorithm}", "scale=paper", "schedule.plan_only=true"]
+    assert run_id(compose(asked)) == expected
+    assert run_id(compose([*asked, "algorithm.gradient_noise=0.1"])) != expected
+
+
 def test_a_class_that_moves_keeps_its_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder, of in (("moved_models", "models.architectures.mnist_cnn"), ("moved_methods", "algorithms.dpsgd")):
         (tmp_path / folder).mkdir()
