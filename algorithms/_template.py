@@ -6,8 +6,9 @@
 3. `rawls train algorithm=<name> privacy=eps8`; with folders of your own,
    `PYTHONPATH=FOLDER rawls train --config-dir CONF algorithm=<name> privacy=eps8`.
 
-Say here which paper and algorithm this is, and what is read otherwise than it is written. The hooks stand in the order
-of the pseudocode, each naming its lines. None of them clips, adds noise or counts privacy: the step does.
+Say here what it is and in brackets, in the first paragraph, whose: '(Name and Name 2031, Algorithm 2)'; then what is
+read otherwise than it is written. Privacy sheets say it again. The hooks stand in the order of the pseudocode, each
+naming its lines. None of them clips, adds noise or counts privacy: the step does.
 
 What this method does not do is told by deriving from another class of algorithms/core/method.py, which says what to
 write:

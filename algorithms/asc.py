@@ -1,4 +1,4 @@
-"""ASC, adaptively sampled and clipped worst-case group optimization (Cairney-Leeming et al., Algorithm 2 and App. B).
+"""ASC, adaptively sampled and clipped worst-case group optimization (ASC paper, Algorithm 2 and App. B).
 
 Deviations and readings:
 - xi_g = sigma / kappa (Algorithm 2), not the sigma^2 / kappa of Lemma 1.
@@ -88,17 +88,18 @@ class Asc(GroupReweighting):
     def _planned(self, task: Task, budget: Budget, kappa: float, events: tuple[Event, ...], **more: Any) -> Plan:
         """Every group may spend the same."""
         cells = range(len(task.population.sizes))
-        losses, count = self.loss_charge(task, kappa)
-        return Plan(
+        plan = Plan(
             budget=budget,
             population=task.population,
             noise_multiplier=kappa,
             noise_std=kappa * self.clip_norm,
             events=(events,) * len(cells),
-            releases={"gradient": task.steps, losses.name: count},
+            charges=(),
             covered=tuple(cells),
             **more,
         )
+        first = self.gradient_release(task, plan, self.start(task, plan))
+        return replace(plan, charges=((first, task.steps), self.loss_charge(task, kappa)))
 
     def _loss_events(self, task: Task, kappa: float) -> tuple[Event, ...]:
         return events_of([self.loss_charge(task, kappa)], 0)

@@ -1,4 +1,4 @@
-"""AUTO-S: DP-SGD that normalises instead of clipping (Bu et al. 2023): R g / (||g|| + gamma) for every gradient g."""
+"""AUTO-S: DP-SGD that normalises instead of clipping, to R g / (||g|| + gamma) (Bu et al. 2023; FDPG's baseline)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DiSK: DP-SGD whose noisy gradients pass a simplified Kalman filter (Zhang et al. 2024, Algorithm 1).
+"""DiSK: DP-SGD whose noisy gradients pass a simplified Kalman filter (Zhang et al. 2024, Algorithm 1; FDPG's baseline).
 
 With d the last displacement of the parameters and c = (1 - kappa) / (kappa gamma), a sample's gradient is
 c grad(x + gamma d) + (1 - c) grad(x), clipped as one; the filter is g_t = (1 - kappa) g_{t-1} + kappa noisy_t, and the

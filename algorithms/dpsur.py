@@ -1,4 +1,5 @@
-"""DPSUR: a step of DP-SGD is taken back unless a noisy test of the loss says that it helped (Fu et al. 2024).
+"""DPSUR: a step of DP-SGD is taken back unless a noisy test of the loss says that it helped (Fu et al. 2024; FDPG's
+baseline).
 
 Readings and differences:
 - Every trial is charged, accepted or not: a rejected one looked at data too. The paper counts accepted ones only (the

@@ -1,4 +1,4 @@
-"""FDPG: groups whose gradients are often clipped are sampled more (Fair DP gradient framework, anonymous; Algorithm 1).
+"""FDPG: groups whose gradients are often clipped are sampled more (FDPG, anonymous; Algorithm 1).
 
 After each epoch q_k <- q_k exp(eta G_k), where G_k is the mean norm of group k's clipped gradients, from sums and
 counts that are published beside every gradient. A record of group k is drawn with probability M q_k / n_k.

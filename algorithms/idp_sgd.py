@@ -1,4 +1,5 @@
-"""IDP-SGD: every data owner spends a budget of its own, by its sampling rate or its threshold (Boenisch et al. 2023).
+"""IDP-SGD: every data owner spends a budget of its own, by its sampling rate or its threshold (Boenisch et al. 2023;
+INO-SGD's baseline).
 
 SAMPLE gives owners with larger budgets higher rates, SCALE higher thresholds; `both` is a public share of the way
 between them. The owners' budgets come from the configuration's `owners`; without them all rows have the one budget.

@@ -1,4 +1,5 @@
-"""SGD without privacy: shuffled epochs, the mean loss of the batch (the papers' SGD, ERM and NON-DP).
+"""SGD without privacy: shuffled epochs, the mean loss of the batch (Robbins and Monro 1951; the papers' SGD, ERM and
+NON-DP).
 
 With `gradient_noise` it is what WYSIWYG calls SGD-n, with the optimizer's weight decay SGD-l2.
 """

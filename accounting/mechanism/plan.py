@@ -113,7 +113,7 @@ class Budget:
             noise_multiplier=kappa,
             noise_std=gradient.noise_std,
             events=tuple(events_of(charges, cell) for cell in cells),
-            releases={release.name: count for release, count in charges},
+            charges=tuple(charges),
             covered=covered,
             **more,
         )
@@ -170,7 +170,7 @@ class Plan:
         noise_multiplier: the calibrated kappa = noise std / norm bound (of the cell it was calibrated on).
         noise_std: of the gradient release.
         events: per cell, what a member will have been exposed to at the end.
-        releases: expected number of releases by name.
+        charges: every release of the run, and how often it is made; of what changes in training, what is planned for.
         order: the Renyi order at which every cell is charged; None lets the accountant take its best.
         covered: cells for which the target was calibrated; the largest epsilon of all cells is what is proven.
         upper_bound: the run may release less than planned, never more.
@@ -186,7 +186,7 @@ class Plan:
     noise_multiplier: float
     noise_std: float
     events: tuple[tuple[Event, ...], ...]
-    releases: Mapping[str, int]
+    charges: tuple[Charge, ...]
     order: float | None = None
     covered: tuple[int, ...]
     upper_bound: bool = False
@@ -195,6 +195,11 @@ class Plan:
     claim: Claim | None = None
     constants: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def releases(self) -> dict[str, int]:
+        """Expected number of releases by name."""
+        return {release.name: count for release, count in self.charges}
 
     @cached_property
     def epsilon_per_cell(self) -> tuple[float, ...]:
@@ -263,7 +268,7 @@ class Plan:
             "search": str(self.budget.search),
             "unit": "example",
             "covered_groups": sorted({self.population.groups[cell] for cell in self.covered}),
-            "releases": dict(self.releases),
+            "releases": self.releases,
             "constants": dict(self.constants),
         }
 

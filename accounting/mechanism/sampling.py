@@ -131,7 +131,7 @@ class UniformPoisson(SamplingLaw):
 
 @dataclass(frozen=True)
 class CellPoisson(SamplingLaw):
-    """Every row independently, with a probability that depends on its cell."""
+    """Every row independently, with a probability that depends on its cell: its group, its owner."""
 
     population: Population
     rates: tuple[float, ...]

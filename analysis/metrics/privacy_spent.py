@@ -6,16 +6,18 @@ for the group that spent most. Open methods have no epsilon, and it is said so.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from rawls.analysis.draw.budget_texts import OPEN, ROUNDING, between, budgets, claim_text, order, rules_told
+from rawls.analysis.draw.budget_texts import OPEN, ROUNDING, between, budgets, claim_text, order, rules_told, titled
 from rawls.analysis.draw.tables import Cell, Table
 from rawls.analysis.draw.titles import DASH, dataset_title
 from rawls.analysis.read import ledgers
 from rawls.analysis.read.load import Store
+from rawls.runners.store.stored import PRIVACY, folder_of
 
 _ONE_SETTING = ["method", "dataset", "budget"]
 _MOST_OWNERS = 12  # of a setting that are shown one by one; more are put together by their budget
@@ -33,13 +35,18 @@ EXPLAINED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """Tables, each about all methods, and each assumption with who makes it. Empty tables are left out."""
+    """Tables, each about all methods, and each assumption with who makes it. Empty tables are left out.
+
+    Args:
+        sheets: the privacy sheets that runs left beside their models, by method, dataset and budget.
+    """
 
     epsilons: Table
     groups: Table | None
     owners: Table | None
     releases: Table | None
     assumptions: list[str]
+    sheets: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +68,11 @@ class _Setting:
     def target(self) -> float:
         """What no group is to pass; NaN where only the noise was given."""
         return float(self.runs["epsilon_target"].iloc[0])
+
+    @property
+    def first_run(self) -> str:
+        """Of the first seed."""
+        return str(self.runs.sort_values("seed")["run_id"].iloc[0])
 
     @property
     def names(self) -> list[str]:
@@ -100,6 +112,7 @@ def privacy(store: Store, runs: pd.DataFrame, methods: Sequence[str]) -> Privacy
         owners=_owners(private),
         releases=_releases(store.root, private),
         assumptions=_assumptions(private) + _unprotected(settings),
+        sheets=_sheets(store.root, settings),
     )
 
 
@@ -244,7 +257,7 @@ def _owner(own: pd.DataFrame) -> str:
 
 def _releases(root: Path, settings: Sequence[_Setting]) -> Table | None:
     """Of one run of each setting: reading the ledgers of a whole sweep takes long, and seeds hardly differ."""
-    of_run = {setting.runs.sort_values("seed")["run_id"].iloc[0]: setting for setting in settings}
+    of_run = {setting.first_run: setting for setting in settings}
     frame = ledgers.load(root, of_run)
     rows = []
     for run_id, setting in of_run.items():
@@ -276,6 +289,16 @@ def _releases(root: Path, settings: Sequence[_Setting]) -> Table | None:
         rows=rows,
         num_labels=4,
     )  # fmt: skip
+
+
+def _sheets(root: Path, settings: Sequence[_Setting]) -> dict[str, str]:
+    """Of one run of each setting that has one: runs of earlier versions have none."""
+    found = {}
+    for setting in settings:
+        with suppress(OSError, UnicodeDecodeError):
+            text = (folder_of(root, setting.first_run) / PRIVACY).read_text(encoding="utf-8")
+            found[", ".join([*setting.names, titled(setting.budget)])] = text
+    return found
 
 
 def _unlike_gaussian(noises: Iterable[str]) -> str:

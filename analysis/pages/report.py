@@ -27,6 +27,7 @@ from rawls.analysis.draw.target_states import row_of, state, unreadable
 from rawls.analysis.draw.titles import dataset_title
 from rawls.analysis.metrics.privacy_spent import privacy
 from rawls.analysis.pages import html
+from rawls.analysis.pages.markdown import markdown
 from rawls.analysis.pages.origins import failures, made_by, material
 from rawls.analysis.read.load import Store, load
 from rawls.analysis.read.manifest import Manifest, without_places
@@ -252,6 +253,8 @@ def _privacy(store: Store, manifest: Manifest, runs: pd.DataFrame) -> str:
     if found.assumptions:
         parts.append(html.paragraph("What the guarantees take for granted, and what they leave out:"))
         parts.append(html.bullets(found.assumptions))
+    for title, sheet in found.sheets.items():
+        parts.append(html.folded(f"Privacy sheet: {title}", markdown(sheet, level=4)))
     return "\n".join(parts)
 
 

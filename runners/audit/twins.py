@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from rawls.accounting.events import Event, GaussianEvent, Poisson
-from rawls.accounting.mechanism.plan import Plan
+from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release, Rescaled
 from rawls.accounting.mechanism.sampling import UniformPoisson, UniformWithoutReplacement, WholeTrainingSet
 from rawls.accounting.mechanism.streams import Streams
+from rawls.algorithms.asc import Asc
 from rawls.algorithms.azb import Azb
 from rawls.algorithms.core.method import PrivateQueries, PublicState, Samples, Task
 from rawls.algorithms.core.rows import Batch
@@ -261,6 +262,15 @@ class AsksTwice(Azb):
         return super().adapt(task, plan, state, private)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlansOtherNoise(Asc):
+    """States twice the noise to whoever reads the plan, and charges what is there."""
+
+    def plan(self, task: Task, budget: Budget) -> Plan:
+        plan = super().plan(task, budget)
+        return replace(plan, charges=tuple((replace(r, noise_std=2 * r.noise_std), count) for r, count in plan.charges))
+
+
 def _of(method: Any, **changed: Any) -> Case:
     return Case(name=type(method).__name__, method=method, **changed)
 
@@ -286,6 +296,7 @@ TWINS: Mapping[str, tuple[str, Case]] = {
     "a second answer uncharged": ("events", _of(SecondAnswerFree())),
     "a second answer charged as an independent draw": ("events", _of(SecondAnswerIndependent())),
     "an unplanned release": ("events", _of(AsksTwice())),
+    "a plan that states other noise": ("events", _of(PlansOtherNoise())),
     "Poisson declared, fixed size drawn": ("law", _of(DrawsFixedSize(sampling="poisson"))),
     "fresh subsets declared, epochs drawn": ("law", _of(DrawsEpochs())),
 }

@@ -159,6 +159,10 @@ def data(arguments: list[str]) -> int:
     return 0
 
 
+def sheet(arguments: list[str]) -> int:
+    return int(importlib.import_module("rawls.runners.cli.sheet").main(arguments) or 0)
+
+
 def budget(arguments: list[str]) -> int:
     given = any(text.partition("=")[0] == "--noise-multiplier" for text in arguments)
     calculator = importlib.import_module(
@@ -256,6 +260,15 @@ epoch=best_valid_wga scores are those of the evaluation with the highest validat
         call=data,
         usage="data NAME [data.root=FOLDER]",
         summary="obtain and verify the files of a dataset",
+    ),
+    "sheet": Command(
+        call=sheet,
+        usage="sheet [all] [KEY=VALUE ...]",
+        summary="the privacy sheet of a method, or of all: who is protected, by how much; trains nothing",
+        more="""
+KEY=VALUE are overrides of `rawls train`: algorithm=asc dataset=digits privacy=eps8. A run leaves its own sheet, of what
+it published, as privacy.md in its folder.
+`rawls sheet record` writes the sheets of record and the README's table of methods, in a clone of the suite.""",
     ),
     "budget": Command(
         call=budget,

@@ -52,7 +52,7 @@ _NO_PLAN = Plan(
     noise_std=1.0,
     population=Population(()),
     events=(),
-    releases={},
+    charges=(),
     covered=(),
 )
 _costs: dict[str, Cost] = {}

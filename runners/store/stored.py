@@ -2,7 +2,8 @@
 
     store.json                {"format": N}: written by the first that needs it; a newer one than ours is refused
     runs/<run_id>/            done: config.yaml, summary.json, history.jsonl, ledger.json, environment.json,
-                              checksums.json of all of them; weights.safetensors and scores.npz as results.* says
+                              privacy.md (what it guarantees, in words; older runs have none), checksums.json of all
+                              of them; weights.safetensors and scores.npz as results.* says
     runs/<run_id>.running/    begun, perhaps interrupted: config.yaml, history.jsonl, checkpoint.pt
     replaced/<run_id>.<n>/    what `retrain=true` put aside; nothing reads it
     runs/<run_id>.failed/     the same and error.txt: tried again by the next launch, from its checkpoint
@@ -35,7 +36,7 @@ RUNS, WORKERS, SWEEPS, TARGETS, CACHE = "runs", "workers", "sweeps", "targets", 
 REPLACED = "replaced"
 AUDITS = "audits"
 CONFIG, SUMMARY, HISTORY = "config.yaml", "summary.json", "history.jsonl"
-LEDGER, ENVIRONMENT = "ledger.json", "environment.json"
+LEDGER, ENVIRONMENT, PRIVACY = "ledger.json", "environment.json", "privacy.md"
 CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
 MANIFEST = "manifest.json"
 RUNNING, FAILED = UNFINISHED = ("running", "failed")  # what follows the dot of a run's folder

@@ -30,8 +30,9 @@ from rawls.models.engines.base import Engine
 from rawls.runners.process.worker import Report
 from rawls.runners.store import environment
 from rawls.runners.store.results_store import RunFolder
+from rawls.runners.store.stored import PRIVACY
 from rawls.runners.tracking.tracker import Tracker, tracker
-from rawls.runners.training.recording import Recorder, summary_of
+from rawls.runners.training.recording import Recorder, sheet_of, summary_of
 from rawls.runners.training.setup import (
     Config,
     Prepared,
@@ -130,7 +131,7 @@ def _finish_plans(runs: Sequence[RunInTraining]) -> None:
     for run in runs:
         summary = summary_of(run, {}) | {"ledger_epsilon": None, "ledger_epsilon_per_group": None}
         ledger = {"releases": [], "assumptions": list(run.prepared.assumptions)}
-        run.folder.finish(summary, ledger, environment.describe(device="none"))
+        run.folder.finish(summary, ledger, environment.describe(device="none"), {PRIVACY: sheet_of(run, None)})
         run.tracker.finish(summary)
 
 

@@ -5,7 +5,7 @@ Measured outside the accounting, on private rows too; nothing of it feeds back i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
@@ -25,7 +25,9 @@ from rawls.datasets.core.base import SMALLEST_CUT, Data, Rows, Split, addressed,
 from rawls.models.engines.base import Engine
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store import environment
+from rawls.runners.store.stored import PRIVACY
 from rawls.runners.training.metrics import group_metrics
+from rawls.runners.training.privacy_sheet import Trained, privacy_sheet
 
 if TYPE_CHECKING:
     from rawls.runners.training.fleet import RunInTraining
@@ -92,14 +94,13 @@ class Recorder:
     def finish(self, member: Member | SolverMember, params: Tensor) -> None:
         """Check the ledger against the plan, then write the results."""
         run = self.run
-        spent = _spent(member)
-        summary = summary_of(run, self._parts(params, at_end=True)) | spent
-        assumptions = [*run.prepared.assumptions, NOTE]
-        if run.config["probe"]["sampling_variance_every"]:
-            assumptions.append(PROBE_NOTE)
-        lines = member.ledger.to_dicts() if isinstance(member, PrivateMember | SolverMember) else []
+        notes = [NOTE, *([PROBE_NOTE] if run.config["probe"]["sampling_variance_every"] else [])]
+        trained = _trained(member, notes)
+        summary = summary_of(run, self._parts(params, at_end=True)) | _spent(member, trained)
+        lines = [] if trained is None else trained.lines
+        assumptions = [*run.prepared.assumptions, *notes]
         ledger = {"cells": member.task.population.to_dict(), "releases": lines, "assumptions": assumptions}
-        files = {}
+        files = {PRIVACY: sheet_of(run, trained)}
         if run.config["results"]["weights"]:
             named = {name: values.cpu().contiguous() for name, values in self.engine.named(params.contiguous()).items()}
             files[WEIGHTS] = save(named, {"format": "pt"})  # of two entries, the order changes from file to file
@@ -176,12 +177,30 @@ class Recorder:
         return buffer.getvalue()
 
 
-def _spent(member: Member | SolverMember) -> dict[str, Any]:
-    """What the ledger proves, once it is found to be the plan's; and what the method's paper would print."""
+def sheet_of(run: RunInTraining, trained: Trained | None) -> bytes:
+    """The run's privacy sheet, as a file."""
+    how = "planned and not trained" if run.prepared.data is None else "trained to its end"
+    made = f"This is run {run.folder.run_id} (seed {run.config['seed']}), {how}."
+    return privacy_sheet(run.config, run.prepared, made, trained).encode()
+
+
+def _trained(member: Member | SolverMember, notes: Sequence[str]) -> Trained | None:
+    """What a private run's ledger proves, once it is found to be the plan's; and what its paper would print."""
     if not isinstance(member, PrivateMember | SolverMember):
+        return None
+    return Trained(
+        lines=member.ledger.to_dicts(),
+        spent=member.plan.check(member.ledger),
+        claim=member.method.claim(member.task, member.plan, member.state),
+        assumptions=notes,
+    )
+
+
+def _spent(member: Member | SolverMember, trained: Trained | None) -> dict[str, Any]:
+    """What the summary says of it."""
+    if trained is None:
         return {"ledger_epsilon": None, "ledger_epsilon_per_group": None, "claim": None}
-    spent, population = np.array(member.plan.check(member.ledger)), member.task.population
-    claim = member.method.claim(member.task, member.plan, member.state)
+    spent, claim, population = np.array(trained.spent), trained.claim, member.task.population
     owners = {"ledger_epsilon_per_owner": list(population.worst_by_owner(spent))} if member.method.keeps_owners else {}
     return {
         "ledger_epsilon": float(spent.max()),

@@ -51,7 +51,12 @@ def show(
 
 def table(content: Table, *, links: Sequence[str] = (), key: str = "") -> None:
     if content.rows:
-        st.html(_STYLE + html.table(content, links=links, key=key))
+        html_of(html.table(content, links=links, key=key))
+
+
+def html_of(content: str) -> None:
+    """Show what was made for a page of the report, in the dashboard's style."""
+    st.html(_STYLE + content)
 
 
 def links(text: str, addresses: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ from rawls.analysis.metrics.privacy_spent import Privacy, privacy
 from rawls.analysis.pages.dashboard import charts, choose_runs, grids, parts, stored
 from rawls.analysis.pages.dashboard.choose_runs import BIND, Chosen
 from rawls.analysis.pages.dashboard.stored import Here
+from rawls.analysis.pages.markdown import markdown
 
 ABOUT = "What was spent: ε as each method claims it and by which rule, as it is proven, and the ledger its runs kept."
 MOST_RUNS = 200
@@ -95,6 +96,9 @@ def _one(here: Here, run: pd.DataFrame) -> None:
     else:
         parts.nothing("This run has no ledger:", "it was planned only, or its ledger.json is missing.")
     _assumptions(found.assumptions)
+    for sheet in found.sheets.values():
+        with st.expander("Privacy sheet: who is protected, by how much, and under which assumptions"):
+            grids.html_of(markdown(sheet, level=4))
 
 
 def _assumptions(texts: list[str]) -> None:

@@ -58,6 +58,7 @@ def check_events(case: Case) -> None:
             _check_charge(line, cell, population, event)
             if event is not None:
                 cells[cell].append(event_from_dict(event).times(line["count"]))
+    _check_planned(member.plan, lines)
     _check_epsilons(
         member.plan,
         [_merged(events) for events in cells],
@@ -74,6 +75,19 @@ def _check_complete(door: Door, ledger: Ledger) -> None:
         recorded[line.release["name"]] += line.count if line.taken is None else sum(line.taken)
     if published != recorded:
         raise ContractBroken(f"{dict(published)} were published, the ledger has {dict(recorded)}")
+
+
+def _check_planned(plan: Plan, lines: list[Record]) -> None:
+    """What a plan says of its releases, for those who read it, is what is released; laws may change in training."""
+    first = {line["name"]: line for line in reversed(lines)}
+    for release, _ in plan.charges:
+        planned: Record = json.loads(json.dumps(release.to_dict()))
+        made = first.get(release.name, planned)
+        for key in ("bounds", "noise_std", "noise", "look", "beside"):
+            if planned.get(key) != made.get(key):
+                raise ContractBroken(f"'{release.name}' has {key} {made.get(key)}, the plan says {planned.get(key)}")
+        if planned["law"]["law"] != made["law"]["law"]:
+            raise ContractBroken(f"'{release.name}' is drawn by {made['law']}, the plan says {planned['law']}")
 
 
 def _merged(events: list[Event]) -> tuple[Event, ...]:

@@ -119,3 +119,16 @@ def test_a_plan_released_nothing(results_root: Path) -> None:
     found = said_of(results_root, drawn)
     assert found is not None and found.releases is None
     assert texts(found.epsilons)[0][9] == "–"
+
+
+def test_the_sheet_of_the_first_seed_is_found_and_runs_of_earlier_versions_have_none(results_root: Path) -> None:
+    found = spent(results_root, [("a", "asc", {"plan": plan()}), ("b", "asc", {"plan": plan()})])
+    assert found is not None and found.sheets == {}
+    for run in ("a", "b"):
+        (results_root / "runs" / run / "privacy.md").write_text(f"# Sheet of {run}, ε", encoding="utf-8")
+    drawn = Manifest.of(manifest("asc/table1", [entry("a", seed=0), entry("b", seed=1)], kind="accuracy_table"))
+    again = said_of(results_root, drawn)
+    assert again is not None and again.sheets == {f"ASC, {DATA}, ε = 1": "# Sheet of a, ε"}
+    (results_root / "runs" / "a" / "privacy.md").write_bytes(b"\xff")
+    damaged = said_of(results_root, drawn)
+    assert damaged is not None and damaged.sheets == {}

@@ -88,6 +88,18 @@ def test_cells_are_coloured_by_their_distance_and_the_text_says_it_too(results_r
     assert sum(line.endswith(" | differs") for line in page.lines) == 3
 
 
+def test_the_privacy_sheet_of_a_run_is_folded_into_its_target(results_root: Path) -> None:
+    write_curve(results_root, "a")
+    path = write_manifest(results_root, curve("asc/fig2", [entry("a")]))
+    assert not any("Privacy sheet" in line for line in page_of(results_root, path).lines)
+    sheet = "# Privacy sheet: asc\n\nProtected.\n\n## Proven\n\n| Guarantee | Value |\n| --- | --- |\n| ε | 8 |\n"
+    (results_root / "runs" / "a" / "privacy.md").write_text(sheet, encoding="utf-8")
+    lines = page_of(results_root, path).lines
+    place = lines.index("Privacy sheet: ASC, Unbalanced\xa0MNIST, ε = 1")
+    assert lines[place + 1 : place + 4] == ["Privacy sheet: asc", "Protected.", "Proven"]
+    assert "ε | 8" in lines
+
+
 def test_simulated_data_are_stamped_and_not_coloured(results_root: Path) -> None:
     write_curve(results_root, "a", provenance="simulated")
     table = manifest("asc/table1", [entry("a")], kind="accuracy_table")

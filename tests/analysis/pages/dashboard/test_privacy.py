@@ -31,3 +31,12 @@ def test_who_is_not_covered_and_what_was_released(results_root: Path) -> None:
 def test_a_run_without_a_ledger_is_said_so(results_root: Path) -> None:
     with_settings(results_root, "asc", 0)
     assert "This run has no ledger" in text(page("privacy", results_root))
+
+
+def test_the_sheet_of_a_run_is_shown_where_it_left_one(results_root: Path) -> None:
+    run = with_settings(results_root, "asc", 0)
+    assert "Protected is" not in text(page("privacy", results_root))
+    (results_root / "runs" / run / "privacy.md").write_text("# Privacy sheet: asc\n\nProtected is <b>.\n")
+    shown = page("privacy", results_root)
+    assert "<p>Protected is &lt;b&gt;.</p>" in text(shown)
+    assert any(box.label.startswith("Privacy sheet: who is protected") for box in shown.expander)

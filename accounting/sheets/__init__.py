@@ -1,0 +1,1 @@
+"""Privacy sheets: what a run guarantees to whom, in words."""
