@@ -9,7 +9,7 @@ from typing import Any
 from rawls.accounting.events import GaussianEvent
 from rawls.accounting.mechanism.plan import Plan
 from rawls.accounting.mechanism.release import Answer, Release
-from rawls.accounting.mechanism.sampling import Population
+from rawls.accounting.mechanism.sampling import Population, law_from_dict
 from rawls.accounting.sheets.words import between, bullets, documented, event_in_words, listed, table, times
 
 Lines = Sequence[Mapping[str, Any]]
@@ -47,6 +47,13 @@ def published(population: Population, lines: Lines) -> list[str]:
             said.setdefault(f"Charged as a step that reveals no less, by a proof: {charge}.", []).append(line["name"])
     texts = [f"{listed(list(dict.fromkeys(names)))}: {text}" for text, names in said.items()]
     return [table(_HEADER, rows), bullets(texts)]
+
+
+def draws_at_random(population: Population, lines: Lines) -> bool:
+    """Whether the charge of any line is lower because nobody knows which records it drew."""
+    laws = [law_from_dict(line["law"], population) for line in lines]
+    samplings = [law.sampling_of(cell) for law in laws for cell in range(len(population.sizes))]
+    return any(sampling is not None and 0 < sampling.rate < 1 for sampling in samplings)
 
 
 def _release(line: Mapping[str, Any], population: Population) -> Release:

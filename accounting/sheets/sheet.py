@@ -16,7 +16,7 @@ import numpy as np
 from rawls.accounting.claims import Claim
 from rawls.accounting.mechanism.plan import ASSUMED_PUBLIC, Plan
 from rawls.accounting.sheets.claimed import ROUNDING, claimed
-from rawls.accounting.sheets.published import Lines, published
+from rawls.accounting.sheets.published import Lines, draws_at_random, published
 from rawls.accounting.sheets.words import (
     NEIGHBOURS,
     QUESTIONS,
@@ -31,7 +31,11 @@ from rawls.accounting.sheets.words import (
 
 FALSE_ALARMS = 0.01
 MOST_ROWS = 24
-ONE_RECORD = "Several records of one person taken together: what is protected is each record by itself."
+NOT_COVERED = (
+    "Several records of one person taken together: each record is protected by itself.",
+    "The limits of floating-point numbers: noise is taken for exact.",
+)
+SECRET_DRAWS = "Which records a step draws stays secret."
 OPEN = (
     "Nobody is protected: this method trains without privacy. Nothing limits what the model, or whatever else is "
     "published of its training, may reveal of any training record: there is no ε. A budget that the command names is "
@@ -86,6 +90,7 @@ def sheet(subject: Subject, plan: Plan, lines: Lines, claim: Claim | None, spent
     """
     granted = (ASSUMED_PUBLIC[plan.budget.neighbouring], *subject.granted)
     left_out = [text for text in subject.assumptions if text not in (*granted, *plan.notes)]
+    secret = [SECRET_DRAWS] if draws_at_random(plan.population, lines) else []
     public = ", ".join(f"{name} {number(value)}" for name, value in subject.public.items())
     return _joined(
         [
@@ -102,9 +107,9 @@ def sheet(subject: Subject, plan: Plan, lines: Lines, claim: Claim | None, spent
             "## What a record is charged with",
             _charged(subject, plan),
             "## What is taken for granted",
-            bullets([*map(_sentence, granted), f"Public: {public}."]),
+            bullets([*map(_sentence, granted), *secret, f"Public: {public}."]),
             "## What is not covered",
-            bullets([ONE_RECORD, *map(_sentence, left_out)]),
+            bullets([*NOT_COVERED, *map(_sentence, left_out)]),
             "## What the paper claims",
             claimed(plan, claim, _groups(subject, plan), known=spent is not None or plan.claim is not None),
             *_from_the_file(subject),
@@ -118,8 +123,8 @@ def _title(subject: Subject) -> str:
 
 def _who(subject: Subject, plan: Plan) -> str:
     return (
-        f"Protected is each single one of the {plan.population.total:,} training records of {subject.data}: there is a "
-        "limit to how well anybody who sees the model, and all else that its training publishes, can tell "
+        f"Each of the {plan.population.total:,} training records of {subject.data} is protected, one by one: there is "
+        "a limit to how well anybody who sees the model, and every answer that is listed below, can tell "
         f"{QUESTIONS[plan.budget.neighbouring]}."
     )
 
@@ -133,8 +138,9 @@ def _how_much(subject: Subject, plan: Plan) -> str:
     if number(least) != number(most):
         told += f" for {_most_exposed(subject, plan)} (for others less, down to {number(least)})"
     return (
-        f"The limit is {told} at δ = {delta:.3g}, and it is proven: a test that suspects wrongly in "
-        f"{percent(FALSE_ALARMS)} of all cases can suspect rightly in {percent(_right(most, delta))} at most."
+        f"The limit is {told} at δ = {delta:.3g}, and it is proven: a test for the record that raises a false alarm in "
+        f"{percent(FALSE_ALARMS)} of all cases can find it in at most {percent(_right(most, delta))} (a blind guess: "
+        f"{percent(FALSE_ALARMS)})."
     )
 
 

@@ -53,11 +53,11 @@ def test_the_first_three_sentences_say_who_is_protected_by_how_much_and_when() -
     title, first = said(PLAN).split("\n\n")[:2]
     assert title == "# Privacy sheet: mine on coins"
     who, limit, holds = first.split(". ")
-    assert "each single one of the 1,050 training records of coins" in who
+    assert who.startswith("Each of the 1,050 training records of coins is protected, one by one: there is a limit")
     assert who.endswith("can tell whether this record was there or not")
     least = number(min(PLAN.epsilon_per_group))
     assert limit.startswith(f"The limit is ε = 2 for heads (for others less, down to {least}) at δ = 0.0001, and it is")
-    assert limit.endswith(f"in 1 % of all cases can suspect rightly in {percent(math.e**2 / 100 + 1e-4)} at most")
+    assert limit.endswith(f"in at most {percent(math.e**2 / 100 + 1e-4)} (a blind guess: 1 %)")
     assert holds.startswith("This holds if group sizes are public (a record that is removed counts as one that")
     assert "only who do not know the run's configuration" in holds
 
@@ -129,7 +129,10 @@ def test_what_is_granted_and_what_is_left_out_stand_apart() -> None:
     parts = said(PLAN, replace(SUBJECT, assumptions=(*PLAN.assumptions, *SUBJECT.assumptions))).split("\n## ")
     titled = {name: next(part for part in parts if part.startswith(f"What is {name}")) for name in ("taken", "not")}
     granted, left_out = titled["taken"], titled["not"]
-    assert "- Means are public.\n- Public: training records 1,050, divisor 5.25." in granted
+    public = "Public: training records 1,050, divisor 5.25."
+    assert f"- Means are public.\n- Which records a step draws stays secret.\n- {public}" in granted
+    nothing_drawn = said(BUDGET.plan(lambda kappa: [charges(kappa)[1]]))
+    assert "stays secret" not in nothing_drawn
     assert "Group sizes are public" in granted and "Tuning is free" not in granted
     assert "- Tuning is free." in left_out and "selection on the validation set" in left_out
     assert "public" not in left_out

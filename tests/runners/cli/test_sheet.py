@@ -75,7 +75,7 @@ def test_a_sheet_is_printed_and_nothing_is_trained(
     overrides = ["algorithm=dpsgd", "dataset=digits", "privacy.noise_multiplier=2", "privacy.epsilon=null"]
     assert main(["sheet", *overrides, "owners=digits"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("# Privacy sheet: dpsgd on digits\n\nProtected is each single one of the 1,034")
+    assert printed.startswith("# Privacy sheet: dpsgd on digits\n\nEach of the 1,034 training records")
     assert f"This is a plan: `rawls sheet {' '.join(overrides)}` made it, and nothing was trained." in printed
     assert "| 2, given |" in printed
     assert list(tmp_path.iterdir()) == []
