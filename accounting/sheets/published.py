@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rawls.accounting.events import GaussianEvent
 from rawls.accounting.mechanism.plan import Plan
 from rawls.accounting.mechanism.release import Answer, Release
 from rawls.accounting.mechanism.sampling import Population, law_from_dict
-from rawls.accounting.sheets.words import between, bullets, documented, event_in_words, listed, table, times
+from rawls.accounting.sheets.words import between, bullets, documented, event_in_words, listed, number, table, times
 
 Lines = Sequence[Mapping[str, Any]]
 """Releases as a ledger stores them, each with its `count`."""
 
 NORMS = {"gaussian": "2-norm", "laplace": "1-norm"}  # in which bounds are, by the noise
+_SHOWN = frozenset(
+    {"name", "law", "bounds", "noise_std", "noise", "look", "beside", "charged_as"}  # by the table and what is below it
+    | {"count", "first_step", "last_step"}
+)
 _HEADER = ["Answer", "How often", "One record adds at most", "Noise", "Noise over bound"]
 
 
@@ -45,6 +49,8 @@ def published(population: Population, lines: Lines) -> list[str]:
         if "charged_as" in line:
             charge = event_in_words(GaussianEvent.from_dict(line["charged_as"]))
             said.setdefault(f"Charged as a step that reveals no less, by a proof: {charge}.", []).append(line["name"])
+        if further := ", ".join(_further(line)):
+            said.setdefault(f"Further numbers of it: {further}.", []).append(line["name"])
     texts = [f"{listed(list(dict.fromkeys(names)))}: {text}" for text, names in said.items()]
     return [table(_HEADER, rows), bullets(texts)]
 
@@ -54,6 +60,18 @@ def draws_at_random(population: Population, lines: Lines) -> bool:
     laws = [law_from_dict(line["law"], population) for line in lines]
     samplings = [law.sampling_of(cell) for law in laws for cell in range(len(population.sizes))]
     return any(sampling is not None and 0 < sampling.rate < 1 for sampling in samplings)
+
+
+def _further(line: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """What a line says beyond every release, of kinds that are not known here: 'rounds 100', 'tree nodes 7'."""
+    for key, value in line.items():
+        name = f"{prefix}{key.replace('_', ' ')}"
+        if not prefix and key in _SHOWN:
+            continue
+        if isinstance(value, Mapping):
+            yield from _further(value, f"{name} ")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{name} {number(value)}"
 
 
 def _release(line: Mapping[str, Any], population: Population) -> Release:

@@ -125,6 +125,14 @@ def test_a_charge_by_a_dominating_step_is_named() -> None:
     )
 
 
+def test_what_a_line_says_beyond_every_release_is_shown_too() -> None:
+    """Kinds of releases that are not known yet; their cost is in the plan's events."""
+    line = {**gradient(3.0).to_dict(), "count": 1, "first_step": 0, "last_step": 9}
+    assert "Further numbers" not in said(PLAN, lines=[line])
+    new = {**line, "rounds": 1000, "taken": [1, 2], "tree": {"nodes": 11, "restart_every": None, "sparse": True}}
+    assert "- gradient: Further numbers of it: rounds 1,000, tree nodes 11.\n" in said(PLAN, lines=[new])
+
+
 def test_what_is_granted_and_what_is_left_out_stand_apart() -> None:
     parts = said(PLAN, replace(SUBJECT, assumptions=(*PLAN.assumptions, *SUBJECT.assumptions))).split("\n## ")
     titled = {name: next(part for part in parts if part.startswith(f"What is {name}")) for name in ("taken", "not")}
