@@ -11,8 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from rawls.accounting.claims import Claim
 from rawls.accounting.mechanism.plan import ASSUMED_PUBLIC, Plan
 from rawls.accounting.sheets.claimed import ROUNDING, claimed
@@ -31,6 +29,8 @@ from rawls.accounting.sheets.words import (
 
 FALSE_ALARMS = 0.01
 MOST_ROWS = 24
+MOST_CHARGES = 3
+MOST_NAMES = 3
 NOT_COVERED = (
     "Several records of one person taken together: each record is protected by itself.",
     "The limits of floating-point numbers: noise is taken for exact.",
@@ -187,9 +187,6 @@ def _parts(subject: Subject, plan: Plan, spent: Sequence[float] | None) -> str:
         row = [number(len(parts)), number(population.total), *map(between, values)]
         return table(["Groups of owners", *titles], [row])
     owned = _is_owned(plan)
-    if not owned and all(len(set(map(number, each))) == 1 for each in values):
-        row = [f"every one of {len(parts)}", number(population.total), *(number(each[0]) for each in values)]
-        return table(["Group", *titles], [row])
     rows = [
         [
             groups[group],
@@ -199,6 +196,8 @@ def _parts(subject: Subject, plan: Plan, spent: Sequence[float] | None) -> str:
         ]
         for (group, owner), cells in parts.items()
     ]
+    if not owned and len({tuple(row[2:]) for row in rows}) == 1:
+        rows = [[f"every one of {len(rows)}", number(population.total), *rows[0][2:]]]
     return table(["Group", *(["Owner", "Budget ε"] if owned else []), *titles], rows)
 
 
@@ -229,12 +228,19 @@ def _about_answers(subject: Subject, plan: Plan, trained: bool) -> str:
 
 
 def _charged(subject: Subject, plan: Plan) -> str:
-    worst = int(np.argmax(plan.epsilon_per_cell))
-    alike = len(set(plan.events)) == 1
-    whose = "any group" if alike else f"{_groups(subject, plan)[plan.population.groups[worst]]}, among the most exposed"
-    events = [_sentence(event_in_words(event)) for event in plan.events[worst]]
-    total = f"Together, by {plan.budget.accountant.upper()}: ε = {number(plan.epsilon)} at δ = {plan.budget.delta:.3g}."
-    return f"A record of {whose}:\n\n{bullets([*events, total])}"
+    """Of the most exposed records, which may be exposed to different things."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for cell, (events, epsilon) in enumerate(zip(plan.events, plan.epsilon_per_cell, strict=True)):
+        if epsilon >= plan.epsilon / (1 + ROUNDING):
+            group = _groups(subject, plan)[plan.population.groups[cell]]
+            alike.setdefault(tuple(map(event_in_words, events)), []).append(group)
+    together = f"by {plan.budget.accountant.upper()}: ε = {number(plan.epsilon)} at δ = {plan.budget.delta:.3g}"
+    parts = []
+    for texts, of in list(alike.items())[:MOST_CHARGES]:
+        names, groups = list(dict.fromkeys(of)), len(plan.population.group_sizes)
+        whose = "any group" if len(of) == len(plan.events) else f"{_some(names, groups, 'groups')}, where exposed most"
+        parts.append(f"A record of {whose}:\n\n{bullets(map(_sentence, (*texts, f'together, {together}')))}")
+    return "\n\n".join(parts)
 
 
 def _from_the_file(subject: Subject) -> list[str]:
@@ -255,7 +261,11 @@ def _most_exposed(subject: Subject, plan: Plan) -> str:
     exposed = [place for place, value in enumerate(worst) if value >= plan.epsilon / (1 + ROUNDING)]
     groups = _groups(subject, plan)
     names = [_owner(subject, place) if owned else groups[place] for place in exposed]
-    return listed(names) if len(names) <= 3 else f"{len(names)} of {len(worst)} {'owners' if owned else 'groups'}"
+    return _some(names, len(worst), "owners" if owned else "groups")
+
+
+def _some(names: Sequence[str], total: int, kind: str) -> str:
+    return listed(names) if len(names) <= MOST_NAMES else f"{len(names)} of {total} {kind}"
 
 
 def _is_owned(plan: Plan) -> bool:

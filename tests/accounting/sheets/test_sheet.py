@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 
 from rawls.accounting.claims import counts_not_charged, gdp_epsilon
-from rawls.accounting.events import LaplaceEvent, Neighbouring, Poisson, RdpEvent
+from rawls.accounting.events import GaussianEvent, LaplaceEvent, Neighbouring, Poisson, RdpEvent
 from rawls.accounting.mechanism.plan import Budget, Charge, Plan
 from rawls.accounting.mechanism.release import Answer, Release
 from rawls.accounting.mechanism.sampling import CellPoisson, Population, WholeTrainingSet
@@ -226,3 +226,17 @@ def test_words() -> None:
     assert event_in_words(LaplaceEvent(Poisson(0.5), 2.0)) == (
         "once: Laplace noise of 2 times the bound, on a Poisson sample at rate 0.5"
     )
+
+
+def test_records_that_are_exposed_most_to_different_things_are_told_apart() -> None:
+    everyone = PLAN.charges[1][0].event(0)
+    assert isinstance(everyone, GaussianEvent)
+    same_cost = replace(everyone, sampling=Poisson(1.0))
+    told = said(replace(PLAN, events=((everyone,), (same_cost,))))
+    assert [line for line in told.splitlines() if line.startswith("A record of")] == [
+        "A record of heads, where exposed most:",
+        "A record of tails, where exposed most:",
+    ]
+    assert told.count("- Together, by RDP: ") == 2
+    assert "\nA record of any group:\n" in said(replace(PLAN, events=((everyone,), (everyone,))))
+    assert said(replace(PLAN, events=((everyone,), ()))).count("\nA record of") == 1
