@@ -23,7 +23,7 @@ JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest
 
 
-.PHONY: help setup demo test test-system lint bench tables clean
+.PHONY: help setup demo test test-system crosscheck lint bench tables clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ test-system: $(STAMP)  ## The tests that need system packages, and the long ones
 	    apt-get update -qq && apt-get install -qq --yes --no-install-recommends $(SYSTEM_PACKAGES) >/dev/null; \
 	fi
 	@$(PYTEST) -m system || { code=$$?; if [ $$code -eq 5 ]; then echo "no test needs system packages"; else exit $$code; fi; }
+
+crosscheck: $(STAMP)  ## Every accountant against integrals and other code, over the whole grid (40 minutes)
+	OMP_NUM_THREADS=1 $(PYTHON) -m tests.accounting.crosscheck.record
 
 bench: $(STAMP)  ## Speed and memory against Opacus
 	$(RAWLS) bench

@@ -110,16 +110,21 @@ class BaseAccountant(ABC):
         return None
 
     def _is_hopeless(self, totals: Totals, neighbouring: Neighbouring) -> bool:
-        mean_loss = 0.0  # at most: the divergence of a mixture is no more than that of its parts, weighted
-        for event, count in totals.items():
-            if isinstance(event, RdpEvent):
-                continue
-            if event.noise_multiplier < _MIN_MULTIPLIER:
-                return True
+        known = [event for event in totals if not isinstance(event, RdpEvent)]
+        if any(event.noise_multiplier < _MIN_MULTIPLIER for event in known):
+            return True
+        return mean_loss(totals, neighbouring) > self.max_mean_loss
+
+
+def mean_loss(totals: Totals, neighbouring: Neighbouring) -> float:
+    """A bound on the mean privacy loss, in nats: the divergence of a mixture is no more than its parts', weighted."""
+    total = 0.0
+    for event, count in totals.items():
+        if not isinstance(event, RdpEvent):
             shift = neighbouring.sensitivity / event.noise_multiplier
             unsampled = min(shift, shift**2 / 2) if isinstance(event, LaplaceEvent) else shift**2 / 2
-            mean_loss += count * event.sampling.rate * unsampled
-        return mean_loss > self.max_mean_loss
+            total += count * event.sampling.rate * unsampled
+    return total
 
 
 def relation(name: Neighbouring | str) -> Neighbouring:
