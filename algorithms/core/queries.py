@@ -62,6 +62,6 @@ class FleetQueries:
         """The positions that the release's law draws at this step, as many at a time as can be gathered."""
         data = self._member.data
         generator = self._member.streams.generator(f"{release.name}: sampling", self._step)
-        (positions,) = release.law.draw_block(generator, 1)
+        (positions,) = self._member.present(release.law.draw_block(generator, 1))
         for start in range(0, len(positions), data.rows_at_once):
             yield torch.from_numpy(positions[start : start + data.rows_at_once]).to(self._params.device)

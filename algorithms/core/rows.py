@@ -50,6 +50,8 @@ class Member(ABC):
     data: TrainingRows
     state: PublicState
     state_since: int = 0  # the step after which the drawing last changed; sampling blocks start there
+    # Positions whose rows contribute nothing though they are drawn: with public sizes, that is a data set without them.
+    without: np.ndarray | None = None
     block: tuple[int, list[np.ndarray]] = (-1, [])
 
     @abstractmethod
@@ -72,8 +74,14 @@ class Member(ABC):
         first = self.state_since + number * drawing.block_steps
         if self.block[0] != first:
             generator = self.streams.generator("sampling", first)
-            self.block = (first, drawing.draw_block(generator, drawing.block_steps))
+            self.block = (first, self.present(drawing.draw_block(generator, drawing.block_steps)))
         return place
+
+    def present(self, drawn: list[np.ndarray]) -> list[np.ndarray]:
+        """Of drawn positions, those that contribute."""
+        if self.without is None:
+            return drawn
+        return [positions[~np.isin(positions, self.without)] for positions in drawn]
 
     def change_state(self, state: PublicState, step: int) -> None:
         """A new state, from this step on, under which rows are drawn anew."""

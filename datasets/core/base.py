@@ -53,6 +53,11 @@ class Inputs(Protocol):
         """The inputs of the given rows, float32 [len(rows), *shape]."""
 
 
+def no_rows(seed: int) -> Rows:
+    """What is left out of a split, where nothing is."""
+    return np.zeros(0, dtype=np.int64)
+
+
 def rows_at_once(inputs: Inputs) -> int:
     """How many rows to gather at a time in a pass over many of them."""
     return max(1, min(MOST_ROWS, MOST_BYTES // (4 * math.prod(inputs.shape))))
@@ -79,7 +84,12 @@ class InMemory:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Data:
-    """A loaded dataset."""
+    """A loaded dataset.
+
+    Args:
+        splits: by seed.
+        left_out: the training rows that the split of a seed does without, where it is trained on a half.
+    """
 
     inputs: Inputs
     labels: Tensor
@@ -88,6 +98,7 @@ class Data:
     provenance: Provenance
     sources: Mapping[str, str]
     splits: Callable[[int], Split]
+    left_out: Callable[[int], Rows] = no_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +110,9 @@ class Dataset(ABC):
             simulated twin. A configuration is stored with what was found, so that a twin never passes for real data.
         max_examples: rows of each part at most (None: all), proportional to the groups but for SMALLEST_CUT. Real
             data that lose rows by it load as a subset; what is stored here, and so a run's id, stays `real`.
+        half_of: the seed of a split whose training rows are halved, the run's own seed deciding which half it trains on
+            (None: it has a split of its own, and trains on all). A half has half of the rows, rounded up, of each label
+            in each group, so that all halves share one plan: shadow runs of an attack by membership.
     """
 
     name: ClassVar[str]
@@ -108,6 +122,7 @@ class Dataset(ABC):
     assumptions: ClassVar[tuple[str, ...]] = ()  # private data read outside the accounting, said in every ledger
     provenance: Provenance | None = None
     max_examples: Annotated[int, Ge(1), Le(10**9)] | None = None
+    half_of: Annotated[int, Ge(0), Le(2**63 - 1)] | None = None
 
     @property
     @abstractmethod
@@ -151,10 +166,19 @@ class Dataset(ABC):
             )
         if provenance == "real" and self._cuts(data):
             data = replace(data, provenance="subset")
-        return replace(data, splits=lambda seed: self._checked(data, seed))
+        if self.half_of is None:
+            return replace(data, splits=lambda seed: self._checked(data, seed))
+        whole = self._checked(data, self.half_of)
+        return replace(
+            data,
+            splits=lambda seed: whole._replace(train=halved(whole.train, data, seed)[0]),
+            left_out=lambda seed: halved(whole.train, data, seed)[1],
+        )
 
     def _cuts(self, data: Data) -> bool:
-        """Whether max_examples drops rows; how many a part has depends on no seed."""
+        """Whether training rows are halved, or max_examples drops some; how many a part has depends on no seed."""
+        if self.half_of is not None:
+            return True
         return self.max_examples is not None and max(map(len, data.splits(0))) > self.max_examples
 
     def _checked(self, data: Data, seed: int) -> Split:
@@ -215,6 +239,13 @@ def draw(
     for group, share in enumerate(shares):
         taken[generator.choice(np.flatnonzero(own == group), int(share), replace=False)] = True
     return np.sort(rows[taken]), np.sort(rows[~taken])
+
+
+def halved(rows: Rows, data: Data, seed: int) -> tuple[Rows, Rows]:
+    """Half of the rows of each label in each group, rounded up, as the seed has it, and the others; both sorted."""
+    kinds = data.groups.numpy() * data.num_classes + data.labels.numpy()
+    sizes = np.bincount(kinds[rows])
+    return draw(rows, kinds, (sizes + 1) // 2, addressed(seed, "half"))
 
 
 def cut(rows: Rows, groups: NDArray[np.integer], num_groups: int, limit: int, generator: np.random.Generator) -> Rows:

@@ -160,14 +160,17 @@ class Recorder:
         return torch.cat([self.engine.predict(params, self.gather(part)).cpu() for part in parts]).numpy()
 
     def _examples(self, params: Tensor) -> bytes:
-        """Every row of the dataset that has a part, with its scores, as the file `scores.npz`."""
-        rows = np.concatenate(self.split)
+        """Every row of the dataset that has a part or was left out, with its scores, as the file `scores.npz`."""
+        parts = self.split._asdict()
+        if len(left_out := self.data.left_out(self.run.config["seed"])):
+            parts["left_out"] = left_out
+        rows = np.concatenate(list(parts.values()))
         losses, correct = self._scores(params, rows)
         buffer = BytesIO()
         np.savez_compressed(
             buffer,
             row=rows,
-            split=np.repeat(self.split._fields, [len(part) for part in self.split]),
+            split=np.repeat(list(parts), [len(part) for part in parts.values()]),
             label=self.data.labels.numpy()[rows],
             group=self.data.groups.numpy()[rows],
             loss=losses,

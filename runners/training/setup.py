@@ -228,6 +228,11 @@ def cells_of(config: Config, data: Data, split: Split, method: AnyMethod, task: 
 
 def _task(config: Config, dataset: Dataset, data: Data | None, method: AnyMethod) -> Task:
     if data is None:
+        if dataset.half_of is not None:
+            raise ValueError(
+                f"dataset.half_of={dataset.half_of} halves rows of the data, which schedule.plan_only=true does not "
+                "read: leave one of them out"
+            )
         if dataset.paper_group_sizes is None:
             raise ValueError(
                 f"dataset {dataset.name} states no group sizes, so schedule.plan_only=true can't be planned"

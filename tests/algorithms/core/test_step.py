@@ -10,8 +10,11 @@ import pytest
 import torch
 from torch import nn
 
+from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.sampling import WholeTrainingSet
 from rawls.algorithms.azb import Azb
 from rawls.algorithms.core.method import Samples
+from rawls.algorithms.core.queries import FleetQueries
 from rawls.algorithms.core.step import PrivateStep, stack
 from rawls.algorithms.dpsgd import DpSgd
 from rawls.models.engines.fused import FusedEngine
@@ -102,6 +105,50 @@ def test_the_divisor_is_the_configured_batch_size() -> None:
     expected = step.engine.weighted_sum(before, batch.inputs, batch.labels, step._weigher(batch)).total
     step.step(0)
     torch.testing.assert_close(before - step.params, expected / TASK.batch_size, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["dpsgd", "azb", "asc"])
+def test_rows_that_a_run_is_without_add_nothing_though_they_are_drawn(name: str) -> None:
+    """As rows whose gradient is not finite, which are known to add nothing; law, divisor and ledger stay the same."""
+    gone = np.arange(0, TASK.population.total, 4)
+    runs = [without_noise(member(method_of(name, clip_norm=0.5), "run")) for _ in range(2)]
+    runs[0].without = gone
+    data, missing = runs[1].data, torch.from_numpy(gone)
+
+    def gather(wanted: torch.Tensor) -> torch.Tensor:
+        inputs = data.gather(wanted)
+        inputs[torch.isin(wanted, missing)] = math.nan
+        return inputs
+
+    runs[1].data = replace(data, gather=gather)
+    whole = member(runs[0].method, "run")
+    drawn = [whole.positions(number) for number in range(3)]
+    left = [positions[~np.isin(positions, gone)].tolist() for positions in drawn]
+    assert [runs[0].positions(number).tolist() for number in range(3)] == left
+    assert sum(map(len, left)) < sum(map(len, drawn))
+    first, second = (fleet([run], seeds=[4]) for run in runs)
+    for number in range(3):
+        first.step(number)
+        second.step(number)
+    torch.testing.assert_close(first.params, second.params)
+    assert not torch.equal(first.params, fleet([whole], seeds=[4]).params)
+    assert runs[0].ledger.to_dicts() == runs[1].ledger.to_dicts()
+
+
+def test_queries_do_without_them_too() -> None:
+    """Of the losses of a group, each limited: the sum over the rows that are there."""
+    run = member(method_of("azb"))
+    run.without = np.arange(0, 60, 2)
+    stepper = fleet([run])
+    law, bounds = WholeTrainingSet(TASK.population), (1e9,) * 3
+    release = Release(name="all losses", law=law, bounds=bounds, noise_std=0.0)
+    found = FleetQueries(stepper.engine, stepper.params[0], run, 0).group_losses(release)
+    data = run.data
+    losses, _ = stepper.engine.evaluate(stepper.params[0], data.gather(data.rows), data.labels)
+    there = torch.ones(len(losses), dtype=torch.bool)
+    there[run.without] = False
+    expected = [float(losses[there & (data.cells == cell)].double().sum()) for cell in range(3)]
+    assert found.tolist() == pytest.approx(expected)
 
 
 def test_stack_makes_columns_of_numbers_that_differ() -> None:

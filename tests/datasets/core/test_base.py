@@ -89,6 +89,7 @@ class TestEveryDataset:
             cut_spec = specify(recipe, provenance="real", max_examples=limit)
             assert cut_spec.load(tmp_path).provenance == expected
             assert cut_spec.provenance == "real"
+        assert specify(recipe, provenance="real", half_of=0).load(tmp_path).provenance == "subset"
         assert specify(recipe, provenance="simulated", max_examples=500).load(tmp_path).provenance == "simulated"
 
     def test_shapes_and_types(self, recipe: Path, twin: Data) -> None:
@@ -154,6 +155,25 @@ class TestEveryDataset:
         assert np.array_equal(first, again)
         assert sizes(small, first) == sizes(small, other)
         assert not np.array_equal(first, other)
+
+    def test_halves_are_of_one_split_and_equally_large(self, recipe: Path, twin: Data, tmp_path: Path) -> None:
+        """Whatever the seed, half of each label in each group; of two seeds, about half agree (n rows, seeds 4 and 5).
+
+        Within 4 standard errors of a half they do by chance; seeds that decided nothing, or a split each, would not.
+        """
+        halves = specify(recipe, provenance="simulated", half_of=3).load(tmp_path)
+        whole, kinds = twin.splits(3), twin.groups.numpy() * twin.num_classes + twin.labels.numpy()
+        most = int(kinds.max()) + 1
+        for seed in (4, 5):
+            split, left_out = halves.splits(seed), halves.left_out(seed)
+            assert np.array_equal(np.sort(np.concatenate([split.train, left_out])), whole.train)
+            assert np.array_equal(split.valid, whole.valid) and np.array_equal(split.test, whole.test)
+            wanted = (np.bincount(kinds[whole.train], minlength=most) + 1) // 2
+            assert np.array_equal(np.bincount(kinds[split.train], minlength=most), wanted)
+        assert np.array_equal(halves.splits(4).train, halves.splits(4).train)
+        both = np.isin(halves.splits(4).train, halves.splits(5).train).mean()
+        assert abs(both - 0.5) < 4 * 0.5 / np.sqrt(len(halves.splits(4).train))
+        assert len(twin.left_out(4)) == 0
 
     def test_a_twin_can_be_learnt(self, twin: Data) -> None:
         """Nearest class mean: accuracy above chance by 0.1, and not so if the true labels are permuted.

@@ -56,3 +56,15 @@ def test_scores_of_every_example_on_request(tmp_path: Path) -> None:
         assert (own["logits"].argmax(1) == own["label"]).tolist() == own["correct"].tolist()
         assert own["loss"] == pytest.approx(-log_softmax(own["logits"], 1)[range(len(rows)), own["label"]], abs=1e-5)
     assert verify(folder) == []
+
+
+def test_scores_of_the_rows_that_a_half_leaves_out(tmp_path: Path) -> None:
+    asked = ["dataset=digits", "dataset.half_of=7", "scale=smoke", "algorithm=sgd", "schedule.max_steps=2"]
+    config = resolve(compose([*asked, "tracking=off", "results.scores=true", f"results.root={tmp_path}"]))
+    assert train([config], command="test").done == [run_id(config)]
+    data = setup.load(config)
+    with np.load(tmp_path / "runs" / run_id(config) / "scores.npz") as file:
+        part, row = file["split"], file["row"]
+    assert row[part == "train"].tolist() == data.splits(0).train.tolist()
+    assert row[part == "left_out"].tolist() == data.left_out(0).tolist()
+    assert len(row) == len(set(row.tolist()))

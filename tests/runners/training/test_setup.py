@@ -36,6 +36,7 @@ CASES = {
     "a budget no noise can meet": ("privacy.epsilon=1e-9 privacy.delta=1e-15", "epsilon"),
     "asc without a renyi accountant": ("privacy.accountant=pld algorithm=asc", "algorithm.sampling=poisson"),
     "poisson asc without pld": ("algorithm=asc algorithm.sampling=poisson", "privacy.accountant=pld"),
+    "halves of data that are not read": ("dataset.half_of=0 schedule.plan_only=true", "dataset.half_of=0 halves rows"),
     "not enough free groups": ("schedule.epochs=1 schedule.max_steps=1 dataset.max_examples=5", "max_examples=5"),
 }
 
