@@ -74,7 +74,10 @@ def looks(methods: Sequence[str]) -> dict[str, Look]:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One pair of axes. `data`: method, x, mean, low, high; `bars`: error bars at the points, else a band."""
+    """One pair of axes. `data`: method, x, mean, low, high; `bars`: error bars at the points, else a band.
+
+    `limits`: method, label, x, y of dashed lines that curves are held against, grey where no method has the name.
+    """
 
     data: pd.DataFrame
     title: str = ""
@@ -82,6 +85,9 @@ class Panel:
     ylabel: str = ""
     bars: bool = False
     log: bool = False
+    log_x: bool = False
+    limits: pd.DataFrame | None = None
+    lowest: float | None = None
     percent: bool = False
     note: str = ""
 
@@ -175,11 +181,19 @@ def _fill(axis: "Axes", panel: Panel, style: dict[str, Look]) -> None:
         rows = panel.data[panel.data["method"] == method].sort_values("x")
         if not rows.empty:
             (_bars if panel.bars else _band)(axis, rows, look, method)
+    if panel.limits is not None:
+        for (method, label), rows in panel.limits.groupby(["method", "label"], sort=False):
+            colour = style[str(method)].colour if method in style else "#8C8C8C"
+            axis.plot(rows["x"], rows["y"], color=colour, linestyle=(0, (3, 1.5)), linewidth=0.9, label=label)
     if panel.bars:
         axis.set_xticks(sorted(panel.data["x"].unique()))
         axis.xaxis.set_major_formatter("{x:g}")
     if panel.log:
         _log(axis)
+    if panel.log_x:
+        axis.set_xscale("log")
+    if panel.lowest is not None:
+        axis.set_ylim(panel.lowest, 1.3)
     if panel.percent:
         axis.set_ylim(bottom=0)
         axis.yaxis.set_major_formatter("{x:g} %")

@@ -172,10 +172,18 @@ def budget(arguments: list[str]) -> int:
 
 
 def audit(arguments: list[str]) -> int:
+    from rawls.analysis.draw.attacks import draw_attack
     from rawls.analysis.draw.audits import Audits
     from rawls.runners.audit import command
     from rawls.runners.audit.findings import BROKEN
+    from rawls.runners.audit.named import attack_by_name
 
+    if any(argument.startswith("attack=") for argument in arguments):
+        name, attacked = attack_by_name(arguments)
+        text, drawn = draw_attack(attacked.folder)
+        print(f"{text}\n{name}: {attacked.seconds:.0f} s\nWritten:")
+        print("\n".join(f"  {path}" for path in [*attacked.files, *drawn]))
+        return 0
     found = command.audit(arguments)
     if found.records:
         print(f"\n{Audits.of(found.records).table().markdown()}")
@@ -277,7 +285,7 @@ it published, as privacy.md in its folder.
     ),
     "audit": Command(
         call=audit,
-        usage="audit algorithm=NAME|all [OVERRIDES ...]",
+        usage="audit algorithm=NAME|all | attack=lira|one_run [OPTIONS] [OVERRIDES ...]",
         summary="attack methods as they train: lower bounds on ε under what is claimed and proven",
         more="""
 A method is trained thousands of times on neighbouring data sets: at full batch, where the bound is exact, and as it is
@@ -287,7 +295,12 @@ passes what is proven; what a paper claims may be refuted, and is named.
 OVERRIDES are those of `rawls train`; unless they say otherwise dataset=digits, privacy=eps8, model=logistic, and the
 data set's owners for methods that keep some. algorithm=asc,azb names several; `all` takes every private one.
 Tables and a figure lie in the results folder under audits/. What was audited before with the same configuration and
-code is not audited again; what was interrupted goes on.""",
+code is not audited again; what was interrupted goes on.
+Other attacks, whose OVERRIDES are those of `rawls train -m`:
+attack=lira: membership, by shadow runs on random halves of the training rows, each attacked by the others. OPTIONS:
+shadows=32, half_of=0 (the split's seed), centre=median|mean. They are runs like others: none is trained twice.
+attack=one_run: many rows are canaries, in or out by coins of their own. OPTIONS: canaries=500, runs=1,
+confidence=0.95, where=anywhere|smallest_group|most_private_owner, record=mislabelled|row|pixel.""",
     ),
     "bench": Command(
         call=bench,
