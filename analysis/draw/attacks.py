@@ -11,6 +11,7 @@ import pandas as pd
 
 from rawls.analysis.draw.drawing import Write, text_file
 from rawls.analysis.draw.figures import Panel, Sheet
+from rawls.analysis.draw.stamps import short
 from rawls.analysis.draw.tables import Cell, Table
 from rawls.analysis.draw.titles import DASH
 
@@ -26,7 +27,7 @@ def draw_attack(folder: Path) -> tuple[str, list[Path]]:
     files: dict[str, Write] = {}
     if (folder / "curves.csv").exists():
         curves = pd.read_csv(folder / "curves.csv")
-        files = _sheet(curves[curves["attack"] == DRAWN], list(table["method"].unique())).files()
+        files = _sheet(curves[curves["attack"] == DRAWN], table).files()
         text = _membership(table).markdown()
     else:
         text = _one_run(table).markdown()
@@ -36,7 +37,7 @@ def draw_attack(folder: Path) -> tuple[str, list[Path]]:
     return text, [folder / name for name in files]
 
 
-def _sheet(curves: pd.DataFrame, methods: list[str]) -> Sheet:
+def _sheet(curves: pd.DataFrame, table: pd.DataFrame) -> Sheet:
     panels = [
         Panel(
             data=rows.assign(**{name: rows[name].clip(lower=LOWEST / 2) for name in ("mean", "low", "high")}),
@@ -50,7 +51,17 @@ def _sheet(curves: pd.DataFrame, methods: list[str]) -> Sheet:
         )
         for (_, name), rows in curves.rename(columns={"fpr": "x", "tpr": "mean"}).groupby(["part", "name"], sort=False)
     ]
-    return Sheet(panels=panels, methods=[*methods, ALLOWED, GUESSING], share_y=True)
+    methods = [*table["method"].unique(), ALLOWED, GUESSING]
+    return Sheet(panels=panels, methods=methods, stamp=_stamp(table), share_y=True)
+
+
+def _stamp(table: pd.DataFrame) -> str:
+    """Of a twin's data; that shadows train on halves of the real ones, the caption says."""
+    return short(["simulated data"]) if (table["provenance"] == "simulated").any() else ""
+
+
+def _stamped(caption: str, table: pd.DataFrame) -> str:
+    return f"{caption} [{stamp}]" if (stamp := _stamp(table)) else caption
 
 
 def _limits(rows: pd.DataFrame) -> pd.DataFrame:
@@ -69,7 +80,9 @@ def _membership(table: pd.DataFrame) -> Table:
     body = [[Cell(text=text) for text in _cells(row)] for _, row in shown.iterrows()]
     runs = ", ".join(map(str, sorted(table["runs"].unique())))
     return Table(
-        caption=f"Membership inference by LiRA, {runs} shadow runs on random halves; each in turn is the target.",
+        caption=_stamped(
+            f"Membership inference by LiRA, {runs} shadow runs on random halves; each in turn is the target.", table
+        ),
         header=[*header, "ε"],
         rows=body,
         num_labels=3,
@@ -83,11 +96,11 @@ def _membership(table: pd.DataFrame) -> Table:
 
 def _cells(row: "pd.Series[float]") -> list[str]:
     texts = [str(row["method"]), str(row["name"]), str(row["attack"])]
-    texts += [_number(row["auroc"], 3), _number(row["auroc_bound"], 3)]
+    texts += [_number(row["auroc"], 3), _number(row["auroc_bound"], 4)]
     for rate in RATES:
         value, low, high = (row[f"{name}_at_{rate}"] for name in ("tpr", "low", "high"))
         interval = DASH if pd.isna(value) else f"{100 * value:.2f} ({100 * low:.2f} – {100 * high:.2f})"
-        texts += [interval, _number(100 * row[f"bound_at_{rate}"], 1)]
+        texts += [interval, _number(100 * row[f"bound_at_{rate}"], 2)]
     return [*texts, _number(row["epsilon"], 3)]
 
 
@@ -106,11 +119,13 @@ def _one_run(table: pd.DataFrame) -> Table:
     ]
     runs, confidence = (", ".join(f"{value:g}" for value in table[name].unique()) for name in ("runs", "confidence"))
     return Table(
-        caption=f"Lower bounds on ε by guessing which canaries were in; runs with coins of their own: {runs}.",
+        caption=_stamped(
+            f"Lower bounds on ε by guessing which canaries were in; runs with coins of their own: {runs}.", table
+        ),
         header=["Method", "Canaries", "Attack", "Right of guessed (of all)", "Lower bound", "Proven", "Claimed"],
         rows=[[Cell(text=text) for text in row] for row in body],
         num_labels=3,
-        notes=[f"Each bound holds with confidence {confidence}; canaries that are out contribute nothing."],
+        notes=[f"Each bound alone holds with confidence {confidence}; canaries that are out contribute nothing."],
     )
 
 

@@ -88,6 +88,7 @@ class Shadows:
     inside: np.ndarray
     parts: tuple[Part, ...]
     plan: Plan | None
+    provenance: str
     seconds: float
 
 
@@ -170,6 +171,7 @@ def _read(label: str, runs: Sequence[ComposedRun]) -> Shadows:
         inside=np.stack(inside),
         parts=_parts(prepared, data.groups.numpy()[pool], owners),
         plan=prepared.plan,
+        provenance=prepared.provenance,
         seconds=sum(store.summary(run.run_id)["seconds"] for run in runs),
     )
 
@@ -209,6 +211,7 @@ def _row(shadows: Shadows, part: Part, curve: Roc) -> dict[str, Any]:
         "members": curve.members,
         "others": curve.others,
         "lost": curve.lost,
+        "provenance": shadows.provenance,
         "runs": len(shadows.inside),
         "seconds": shadows.seconds,
     }

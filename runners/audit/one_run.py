@@ -178,6 +178,7 @@ class Game:
                     "canaries": found.canaries,
                     "guesses": found.guesses,
                     "right": found.right,
+                    "provenance": self._prepared.provenance,
                 }
             )
         return rows
