@@ -33,7 +33,8 @@ from rawls.accounting.mechanism.sampling import WholeFold
 from rawls.accounting.mechanism.single_pass import SinglePass
 from rawls.accounting.mechanism.tree import Tree
 from rawls.algorithms.core.linear_model import SLOPE, as_parameters, check_linear, longest, project, within
-from rawls.algorithms.core.method import PrivateData, PrivateRows, PublicState, Solver, Task
+from rawls.algorithms.core.method import PublicState, Task
+from rawls.algorithms.core.solver import PrivateData, PrivateRows, Solver
 
 GRADIENTS, LOSSES = 0, 1  # folds
 

@@ -42,8 +42,9 @@ from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import WholeFold
 from rawls.algorithms.core.linear_model import SLOPE, as_parameters, check_linear, longest, within
-from rawls.algorithms.core.method import PrivateData, PrivateRows, PublicState, Solver, Task
+from rawls.algorithms.core.method import PublicState, Task
 from rawls.algorithms.core.saddle_point import RADIUS, Minimax
+from rawls.algorithms.core.solver import PrivateData, PrivateRows, Solver
 
 CERTIFIED = (
     "what a phase releases is certified to its accuracy in float64; a run that can't certify it ends with an error"

@@ -14,9 +14,10 @@ from rawls.accounting.mechanism.plan import Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.single_pass import SinglePass
 from rawls.accounting.mechanism.streams import Streams
-from rawls.algorithms.core.method import PrivateRows, PublicState, Solver, Task
+from rawls.algorithms.core.method import PublicState, Task
 from rawls.algorithms.core.queries import sum_of_contributions
 from rawls.algorithms.core.rows import TrainingRows
+from rawls.algorithms.core.solver import PrivateRows, Solver
 from rawls.models.engines.base import Engine
 
 

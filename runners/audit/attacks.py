@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rawls.algorithms.core.method import Solver
+from rawls.algorithms.core.solver import Solver
 from rawls.runners.audit.canary_game import CONFIDENCE, MODEL, STEPS, SUMS, play
 from rawls.runners.audit.configured import Configured
 from rawls.runners.audit.findings import Finding, claimed

@@ -27,7 +27,8 @@ from rawls.accounting.audit.bounds import best_threshold, error_rates, gaussian_
 from rawls.accounting.claims import Claim
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import BLOCK_STEPS, SamplingLaw
-from rawls.algorithms.core.method import Method, PrivateRows, Solver, Tests
+from rawls.algorithms.core.method import Method, Tests
+from rawls.algorithms.core.solver import PrivateRows, Solver
 from rawls.runners.audit.door import Address, ContractBroken, Door, Passed
 from rawls.runners.audit.problem import Canary, Case, fleet_of, members_of
 from rawls.runners.audit.tree_noise import Whitened, tree_of

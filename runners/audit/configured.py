@@ -14,9 +14,10 @@ from torch import Tensor
 
 from rawls.accounting.events import Neighbouring
 from rawls.accounting.mechanism.plan import Plan
-from rawls.algorithms.core.method import Method, Solver, Task
+from rawls.algorithms.core.method import Method, Task
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.rows import TrainingRows
+from rawls.algorithms.core.solver import Solver
 from rawls.models.engines.base import Engine
 from rawls.runners.audit.problem import Canary, Case
 from rawls.runners.audit.small_models import Record

@@ -32,12 +32,12 @@ from rawls.accounting.audit.lira import (
     sureness,
 )
 from rawls.accounting.mechanism.plan import Plan
-from rawls.runners.audit.tables import FOLDER, Report, write_tables
+from rawls.runners.audit.tables import Report, write_tables
 from rawls.runners.config.compose import launcher_settings
 from rawls.runners.config.errors import ConfigError, RunsFailed
 from rawls.runners.schedule.launcher import backend_of, train
 from rawls.runners.store.results_store import Store
-from rawls.runners.store.stored import folder_of
+from rawls.runners.store.stored import AUDITS, folder_of
 from rawls.runners.sweeps.experiments import ComposedRun, plan
 from rawls.runners.sweeps.labels import labels_of
 
@@ -118,7 +118,7 @@ def audit(arguments: Sequence[str], options: Options | None = None) -> Report:
             at = {"method": shadows.label, "part": part.kind, "name": part.name, "attack": f"{variant}, {score}"}
             rows.append(at | _row(shadows, part, curve))
             points += [at | point for point in _points(shadows, part, curve)]
-    folder = Path(runs[0].config["results"]["root"]) / FOLDER / "lira"
+    folder = Path(runs[0].config["results"]["root"]) / AUDITS / "lira"
     files = write_tables(folder, {"table.csv": rows, "curves.csv": points})
     return Report(rows=rows, folder=folder, files=files, seconds=time.perf_counter() - began)
 

@@ -37,10 +37,11 @@ from rawls.algorithms.core.rows import Gather, TrainingRows
 from rawls.algorithms.core.step import NORM_MARGIN, SMALLEST_NORM, PrivateMember, PrivateStep
 from rawls.datasets.core.base import addressed
 from rawls.models.engines.base import Engine
-from rawls.runners.audit.tables import FOLDER, Report, write_tables
+from rawls.runners.audit.tables import Report, write_tables
 from rawls.runners.config.compose import run_id
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.specifications import name_of
+from rawls.runners.store.stored import AUDITS
 from rawls.runners.sweeps.experiments import plan
 from rawls.runners.sweeps.labels import labels_of
 from rawls.runners.training import setup
@@ -80,7 +81,7 @@ def audit(arguments: Sequence[str], options: Options | None = None) -> Report:
     rows: list[dict[str, Any]] = []
     for label, config in zip(labels_of(configs), configs, strict=True):
         rows += [{"method": label} | row for row in Game(config, options).play()]
-    folder = Path(configs[0]["results"]["root"]) / FOLDER / "one_run"
+    folder = Path(configs[0]["results"]["root"]) / AUDITS / "one_run"
     files = write_tables(folder, {"table.csv": rows})
     return Report(rows=rows, folder=folder, files=files, seconds=time.perf_counter() - began)
 

@@ -25,10 +25,11 @@ from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.sampling import Population
 from rawls.accounting.mechanism.streams import Streams
 from rawls.algorithms.core.fleet_step import FleetStep
-from rawls.algorithms.core.method import AnyMethod, Method, OpenMethod, Solver, Task
+from rawls.algorithms.core.method import AnyMethod, Method, OpenMethod, Task
 from rawls.algorithms.core.open_step import OpenMember, OpenStep
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.rows import Member, TrainingRows
+from rawls.algorithms.core.solver import Solver
 from rawls.algorithms.core.step import PrivateStep
 from rawls.models.engines.base import Engine
 from rawls.runners.audit.small_models import CLASSES, FEATURES, Record, engine, linear_engine

@@ -12,7 +12,6 @@ from typing import Any
 from rawls.runners.store.files import write, writing
 
 Row = Mapping[str, Any]
-FOLDER = "audits"
 
 
 @dataclass(frozen=True, kw_only=True)

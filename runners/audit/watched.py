@@ -20,8 +20,8 @@ from rawls.accounting.events import Everyone, Poisson, Sampling, WithoutReplacem
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import Drawing, SamplingLaw
 from rawls.accounting.mechanism.single_pass import SinglePass
-from rawls.algorithms.core.method import PrivateRows
 from rawls.algorithms.core.queries import FleetQueries
+from rawls.algorithms.core.solver import PrivateRows
 from rawls.algorithms.core.solver_step import PhaseData, SolverMember
 from rawls.algorithms.core.step import PrivateMember
 

@@ -26,8 +26,9 @@ from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.sampling import Population
 from rawls.accounting.mechanism.streams import Streams
-from rawls.algorithms.core.method import AnyMethod, Attacks, Solver, Task, first_drawing
+from rawls.algorithms.core.method import AnyMethod, Attacks, Task, first_drawing
 from rawls.algorithms.core.optimizers import Optimizer
+from rawls.algorithms.core.solver import Solver
 from rawls.algorithms.core.step import PrivateMember, PrivateStep
 from rawls.algorithms.dpsgd import DpSgd
 from rawls.datasets.core.base import rows_at_once

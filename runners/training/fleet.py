@@ -20,10 +20,11 @@ import torch
 
 from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.streams import Streams
-from rawls.algorithms.core.method import Method, OpenMethod, Solver
+from rawls.algorithms.core.method import Method, OpenMethod
 from rawls.algorithms.core.open_step import OpenMember, OpenStep
 from rawls.algorithms.core.rows import Gather, Member
 from rawls.algorithms.core.sampling_variance import sampling_variance
+from rawls.algorithms.core.solver import Solver
 from rawls.algorithms.core.solver_step import SolverMember, SolverStep
 from rawls.algorithms.core.step import PrivateMember, PrivateStep
 from rawls.models.engines.base import Engine

@@ -10,7 +10,8 @@ from rawls.accounting.claims import Claim
 from rawls.accounting.sheets.published import Lines, planned_lines
 from rawls.accounting.sheets.sheet import Subject, open_sheet, sheet
 from rawls.algorithms.core.about import about
-from rawls.algorithms.core.method import Method, Solver, Task
+from rawls.algorithms.core.method import Method, Task
+from rawls.algorithms.core.solver import Solver
 from rawls.datasets.core.base import Dataset
 from rawls.runners.config.specifications import build, name_of
 

@@ -18,9 +18,10 @@ from rawls.accounting.events import Neighbouring
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.sampling import Population
 from rawls.accounting.owner_budgets import budget_classes
-from rawls.algorithms.core.method import AnyMethod, Attacks, Method, Solver, Task
+from rawls.algorithms.core.method import AnyMethod, Attacks, Method, Task
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.rows import Gather, TrainingRows
+from rawls.algorithms.core.solver import Solver
 from rawls.datasets.core.base import SAMPLED_ROWS, Data, Dataset, InMemory, Rows, Split, addressed, rows_at_once
 from rawls.datasets.core.owners import Owners
 from rawls.models.architectures.parts.pretrained import Pretrained

@@ -18,9 +18,10 @@ from rawls.accounting.mechanism.plan import Budget
 from rawls.accounting.mechanism.sampling import Population
 from rawls.accounting.mechanism.streams import Streams
 from rawls.algorithms.core.linear_model import project
-from rawls.algorithms.core.method import PrivateRows, Solver, Task
+from rawls.algorithms.core.method import Task
 from rawls.algorithms.core.rows import TrainingRows
 from rawls.algorithms.core.saddle_point import RADIUS, Minimax, Saddle
+from rawls.algorithms.core.solver import PrivateRows, Solver
 from rawls.algorithms.core.solver_step import PhaseData, SolverMember, SolverStep
 from rawls.algorithms.minimax_phased_erm import MinimaxPhasedErm, Phase, sensitivity
 from rawls.models.architectures.logistic import Logistic

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rawls.algorithms.core.fleet_step import FleetStep
-from rawls.algorithms.core.method import Solver
+from rawls.algorithms.core.solver import Solver
 from rawls.runners.audit.canary_game import audit
 from rawls.runners.audit.contracts.events import check_events, check_target
 from rawls.runners.audit.contracts.law import check_law

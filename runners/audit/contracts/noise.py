@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from rawls.algorithms.core.method import Solver
+from rawls.algorithms.core.solver import Solver
 from rawls.runners.audit.contracts.saving import resumed
 from rawls.runners.audit.door import ContractBroken, Door
 from rawls.runners.audit.problem import Case, fleet_of, members_of

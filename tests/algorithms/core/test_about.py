@@ -11,9 +11,9 @@ import pytest
 from rawls.algorithms.core.about import about
 from rawls.algorithms.dpsgd import DpSgd
 from rawls.algorithms.sgd import Sgd
+from rawls.runners.audit.problem import case_of
 from rawls.runners.config.compose import choices
 from rawls.runners.config.specifications import build
-from tests.contracts.problem import case_of
 
 DOCSTRING = """NEW: one step
 (that many take) is enough (Name et al. 2031, Algorithm 2): r (x) for all.
