@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from hashlib import sha256
@@ -88,14 +88,9 @@ def code_of(config: Mapping[str, Any]) -> str:
 @lru_cache(maxsize=1)
 def _shared_code() -> bytes:
     digest = sha256()
-    for path in _files():
-        digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
-    return digest.digest()
-
-
-def _files() -> Iterator[Path]:
     for part in CODE:
         where = ROOT / part
-        yield from (
-            sorted(path for path in where.rglob("*") if path.suffix in (".py", ".c")) if where.is_dir() else (where,)
-        )
+        within = sorted(path for path in where.rglob("*") if path.suffix in (".py", ".c"))
+        for path in [where] if where.is_file() else within:
+            digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    return digest.digest()
