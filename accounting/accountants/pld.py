@@ -22,17 +22,20 @@ from rawls.accounting.events import (
 
 PLD_INTERVAL = 1e-4  # between the privacy losses the PLD is kept at, rounded up: the package's default
 
-# Where a table would have more entries, the interval is doubled until it has not: a loss of 400 nats would take half a
+# Where a table would have more entries, the interval is doubled until it has not: losses up to 400 would take half a
 # minute and 800 MB. Rounding up by more is still an upper bound.
-_STEP_ENTRIES, _TOTAL_ENTRIES = 1_000_000, 4_000_000
+_STEP_ENTRIES, _TOTAL_ENTRIES = 500_000, 4_000_000
 _DEVIATIONS = 10.0  # to which the package keeps a Gaussian
+
+# The package raises the number of a table's losses to the number of steps, to the last digit: for 10^9 that has no end.
+_AT_ONCE = 1_000_000
 
 # The package composes by Fourier transforms, whose rounding errors add up: at most 2e-16 of delta for each step were
 # seen, too low by a third at delta 1e-12 (tests/accounting/crosscheck). Where they may be noticed they are taken off.
 _ROUNDING = 1e-15  # of each step
 _NOTICED = 1e-5  # of delta; less is below what rounding up gives away
 
-# The table of one Laplace event reaches to its largest loss, however rare that is: 9 seconds and 300 MB for this one.
+# The table of one Laplace event reaches to its largest loss, however rare that is.
 _MAX_LAPLACE_LOSS = 100.0
 
 
@@ -106,12 +109,13 @@ def _distribution(event: Event, count: int, neighbouring: Neighbouring, interval
     multiplier = min(float(event.noise_multiplier), MAX_MULTIPLIER)
     rate = float(event.sampling.rate)
     if isinstance(event, LaplaceEvent):
-        return package.from_laplace_mechanism(
+        step = package.from_laplace_mechanism(
             multiplier,
             sensitivity=neighbouring.sensitivity,
             value_discretization_interval=interval,
             sampling_prob=rate,
-        ).self_compose(count)
+        )
+        return _repeated(step, count)
     if _is_closed(event):
         multiplier, count = multiplier / math.sqrt(count), 1
     # The package takes noise per record bound here: under replace-one it shifts by the two bounds itself.
@@ -121,7 +125,15 @@ def _distribution(event: Event, count: int, neighbouring: Neighbouring, interval
         sampling_prob=rate,
         neighboring_relation=RELATIONS[neighbouring],
     )
-    return step if count == 1 else step.self_compose(count)
+    return step if count == 1 else _repeated(step, count)
+
+
+def _repeated(step: Any, count: int) -> Any:
+    blocks, rest = divmod(count, _AT_ONCE)
+    if blocks == 0:
+        return step.self_compose(rest)
+    total = step.self_compose(_AT_ONCE).self_compose(blocks)
+    return total.compose(_repeated(step, rest)) if rest else total
 
 
 def _is_closed(event: Event) -> bool:

@@ -3,6 +3,8 @@ oracle of what it supports, and its numbers before the accountants got their own
 
 import logging
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -185,6 +187,29 @@ def test_the_package_logs_nothing_that_a_user_would_read(
     with caplog.at_level(logging.WARNING):
         absl_logging.warning("somebody else's line")
     assert [line.message for line in caplog.records] == ["somebody else's line"]
+
+
+def test_in_a_process_of_its_own_stderr_stays_clean() -> None:
+    """The package asked directly fills it at the same setting: one line for each order it gives up."""
+    lines = {}
+    for who, asked in (
+        (
+            "package",
+            "from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent\n"
+            "from dp_accounting.rdp import RdpAccountant\n"
+            "RdpAccountant().compose(PoissonSampledDpEvent(0.1, GaussianDpEvent(0.3)))",
+        ),
+        (
+            "ours",
+            "from rawls.accounting.accountants import epsilon\n"
+            "from rawls.accounting.events import GaussianEvent, Poisson\n"
+            "epsilon([GaussianEvent(Poisson(0.1), 0.3)], delta=1e-5, neighbouring='add_remove')",
+        ),
+    ):
+        ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+        lines[who] = ran.stderr.count("failed to converge"), ran.stderr.count("\n")
+    assert lines["package"][0] > 0
+    assert lines["ours"] == (0, 0)
 
 
 MNIST_STEP, LOSSES = GaussianEvent(WithoutReplacement(49208, 256), 9.609375, 11580), GaussianEvent(Everyone(), 30.0, 7)

@@ -220,7 +220,7 @@ class Profile:
                 bins += np.bincount((nearest.astype(int) + beside) % BINS, mass * share, BINS)
             total *= np.fft.rfft(bins) ** count
         first = -math.floor(below / step)
-        losses: Floats = centre + np.arange(first, first + BINS) * step
+        losses: Floats = np.asarray(centre + np.arange(first, first + BINS) * step, dtype=np.float64)
         return losses, np.roll(np.fft.irfft(total, BINS), -first)
 
     def _tilted(self, nodes: int) -> Iterator[tuple[Floats, Floats, int]]:

@@ -46,7 +46,7 @@ def main() -> int:
     for tested in PROPERTIES:
         rows.append(measured(tested, given.every))
         print(f"{rows[-1]['verdict']:>6}  {rows[-1]['worst']:>10}  {tested.name}", file=sys.stderr, flush=True)
-    write(rows, given.folder)
+        write(rows, given.folder)
     return int(any(row["verdict"] != "holds" for row in rows))
 
 

@@ -98,4 +98,4 @@ def test_printed_epsilons_of_joint_answers(accountant: Accountant) -> None:
         separately = spent([GaussianEvent(law, 1.0, steps), GaussianEvent(law, second, steps)], ADD, accountant, 1e-6)
         assert jointly > separately
         if accountant == "rdp":
-            assert (jointly, separately) == (pytest.approx(joint, abs=6e-3), pytest.approx(apart, abs=6e-3))
+            assert [jointly, separately] == pytest.approx([joint, apart], abs=6e-3)
