@@ -9,6 +9,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,11 @@ def _audited(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, di
         jobs = {pool.submit(_made, config): name for name, config in configs.items()}
         try:
             for job in as_completed(jobs):
-                yield jobs[job], job.result()
+                try:
+                    record = job.result()
+                except BrokenProcessPool:  # all that were left fail with it
+                    record = {"error": "a process was killed, perhaps for want of memory: run the same command again"}
+                yield jobs[job], record
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
