@@ -42,6 +42,11 @@ def _usual(setting: Setting) -> bool:
     return setting.delta >= 1e-8 and all(event.noise_multiplier >= 0.8 for event in setting.events)
 
 
+def _spends(setting: Setting) -> bool:
+    """Roughly an epsilon of some tenths or more."""
+    return sum(event.count * (event.sampling.rate / event.noise_multiplier) ** 2 for event in setting.events) > 0.02
+
+
 def _known_to_rdp(setting: Setting) -> bool:
     return not any(isinstance(event.sampling, Poisson) for event in setting.events) or (
         _added(setting) and all(isinstance(event, GaussianEvent) for event in setting.events)
@@ -56,7 +61,8 @@ GAUSSIAN = (settings.everyone, settings.poisson)
 EVERY = (*GAUSSIAN, settings.without_replacement, settings.one_group, settings.laplace, settings.mixed)
 # PLD takes seconds where there is little noise.
 PLD = chained(every(2, chained(*GAUSSIAN)), every(2, settings.laplace), every(2, settings.mixed))
-PRV = every(5, only(lambda setting: _added(setting) and _usual(setting), settings.poisson))
+# Its own error is 0.01: of less it says nothing.
+PRV = every(3, only(lambda setting: _added(setting) and _usual(setting) and _spends(setting), settings.poisson))
 
 PROPERTIES: tuple[Property, ...] = (
     Property(
@@ -101,7 +107,7 @@ PROPERTIES: tuple[Property, ...] = (
     ),
     Property(
         name="PLD is the integral, rounded up",
-        says="epsilon of pld / (1.01 true epsilon + 0.001), noise of 0.8 and more, delta of 1e-8 and more",
+        says="epsilon of pld, up to 50 / (1.01 true epsilon + 0.001); noise of 0.8 and more, delta of 1e-8 and more",
         settings=only(_usual, PLD),
         sample=3,
         ratio=looseness("pld", 0.01),
@@ -129,7 +135,7 @@ PROPERTIES: tuple[Property, ...] = (
         settings=PRV,
         sample=3,
         ratio=below("prv", "pld", 0.01, 0.025),
-        twin=below("prv", "pld", 0.01, 0.025, flaw=1.1),
+        twin=below("prv", "pld", 0.01, 0.025, flaw=2.0),
     ),
     Property(
         name="RDP rises with what exposes more",

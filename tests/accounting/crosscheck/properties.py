@@ -77,7 +77,7 @@ def looseness(accountant: Accountant, allowed: float, flaw: float = 1.0) -> Call
 
     def ratio(setting: Setting) -> float | None:
         claimed = spent(setting.with_noise(flaw), accountant)
-        if not claimed or math.isinf(claimed):
+        if not claimed or claimed > 50:  # whose digits nobody asks for
             return None
         return claimed / ((1 + allowed) * exact(setting, claimed) + ABSOLUTE)
 
