@@ -42,6 +42,7 @@ def test_what_models_remember_is_found_and_nothing_where_they_learn_nothing(tmp_
     assert text.count("all rows") == 8
 
 
+@pytest.mark.system
 def test_a_private_method_is_held_against_its_epsilon_by_group_and_owner(tmp_path: Path) -> None:
     """The owners' epsilons are their own; and what was trained is not trained again, which needs its scores."""
     asked = ["algorithm=idp_sgd", "owners=digits", "schedule.max_steps=30"]

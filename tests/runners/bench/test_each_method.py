@@ -34,6 +34,7 @@ def test_goals_are_judged() -> None:
     assert "disk 2.30 (goal at most 2.2)" in verdict and "MISSED" in verdict
 
 
+@pytest.mark.system
 def test_every_method_that_steps_is_measured() -> None:
     methods, bases = each_method._methods(), each_method._bases()
     assert next(iter(methods)) == BASE and methods.keys() == bases.keys()

@@ -301,6 +301,7 @@ def test_compare_of_an_empty_folder_says_where_runs_are_named(capsys: pytest.Cap
     )
 
 
+@pytest.mark.system
 def test_report_tells_every_target_the_drawings_there_are_and_else_the_plan(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:

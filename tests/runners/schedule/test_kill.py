@@ -1,8 +1,8 @@
 """kill -9 in the middle, then the same command: the same numbers, and no finished run trained again.
 
-Of `rawls reproduce`, seed 0, once, at a moment drawn between the start-up and the end of an undisturbed sweep; under
-`make test-system` three times. There also of a sweep that saves at every step, seed 0, six times, soon after training
-has begun: whole, or first one worker. backends/test_local.py kills launchers under `make test`.
+Of `rawls reproduce`, seed 0, three times, at moments drawn between the start-up and the end of an undisturbed sweep.
+Of a sweep that saves at every step, seed 0, six times, soon after training has begun: whole, or first one worker.
+Under `make test` backends/test_local.py kills launchers.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def numbers(root: Path) -> dict[str, object]:
     return kept
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.system)])
-def test_a_killed_sweep_ends_as_an_undisturbed_one(tmp_path: Path, kills: int) -> None:
+@pytest.mark.system
+def test_a_killed_sweep_ends_as_an_undisturbed_one(tmp_path: Path, kills: int = 3) -> None:
     began = time.monotonic()
     assert start(tmp_path / "undisturbed").wait(300) == 0
     usual = time.monotonic() - began
