@@ -23,7 +23,7 @@ JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest
 
 
-.PHONY: help setup demo test test-system crosscheck lint bench tables clean
+.PHONY: help setup demo test test-system test-nightly crosscheck lint bench tables clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,7 +64,7 @@ test: $(STAMP)  ## Style, types, and every test that needs no system package
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	@$(PYTHON) -m mypy & types=$$!; tests=0; \
-	$(PYTEST) -m "not system" --numprocesses $(JOBS) --dist worksteal --durations 15 || tests=$$?; \
+	$(PYTEST) -m "not system and not nightly" --numprocesses $(JOBS) --dist worksteal --durations 15 || tests=$$?; \
 	wait $$types; exit $$tests
 
 # As root on Debian they are installed; elsewhere a test whose packages are not there is skipped, and in CI it fails.
@@ -75,6 +75,9 @@ test-system: $(STAMP)  ## The tests that need system packages, and the long ones
 	    apt-get update -qq && apt-get install -qq --yes --no-install-recommends $(SYSTEM_PACKAGES) >/dev/null; \
 	fi
 	@$(PYTEST) -m system || { code=$$?; if [ $$code -eq 5 ]; then echo "no test needs system packages"; else exit $$code; fi; }
+
+test-nightly: $(STAMP)  ## Wider forms of what other tests test: more kills, every method of every target, audits of solvers
+	$(PYTEST) -m nightly --numprocesses $(JOBS) --dist worksteal --durations 15
 
 crosscheck: $(STAMP)  ## Every accountant against integrals and other code, over the whole grid (40 minutes)
 	OMP_NUM_THREADS=1 $(PYTHON) -m tests.accounting.crosscheck.record

@@ -99,7 +99,7 @@ def test_a_solver_is_charged_and_noised_as_it_says(name: str) -> None:
     assert all(abs(0.95 * scale - 1) > SCALE_WITHIN for scale in check_noise(case).values())
 
 
-@pytest.mark.system  # minutes: a solver's runs are trained one by one
+@pytest.mark.nightly  # minutes: a solver's runs are trained one by one
 @pytest.mark.parametrize("name", SOLVERS)
 def test_an_audit_of_a_solver_stays_below_what_is_proven_and_half_the_noise_is_caught(name: str) -> None:
     found, proven = audit(case_of(name), runs=100)

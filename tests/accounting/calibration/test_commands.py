@@ -46,7 +46,7 @@ def test_printed_multipliers(capsys: pytest.CaptureFixture[str], options: str, n
         f"{ISSUE} --releases 50 --release-ratio 25 --group-size 1387",
         f"{POISSON} --neighbouring add_remove",
         pytest.param(
-            f"{POISSON} --neighbouring replace_one --accountant pld --releases 3 --steps 20", marks=pytest.mark.system
+            f"{POISSON} --neighbouring replace_one --accountant pld --releases 3 --steps 20", marks=pytest.mark.nightly
         ),
         f"{POISSON} --neighbouring add_remove --accountant prv",
         "--sampling none --steps 1 --delta 1e-5 --neighbouring replace_one",

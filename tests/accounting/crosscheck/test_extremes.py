@@ -68,12 +68,12 @@ def check(questions: list[tuple[NoisySum, float]], accountant: Accountant) -> No
             assert found is None or found >= 0, (event, delta, found)
 
 
-@pytest.mark.parametrize("accountant", ["rdp", pytest.param("pld", marks=pytest.mark.system), "prv"])
+@pytest.mark.parametrize("accountant", ["rdp", pytest.param("pld", marks=pytest.mark.nightly), "prv"])
 def test_an_extreme_question_has_a_number_or_one_sentence(accountant: Accountant) -> None:
     check(EXTREME, accountant)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize("accountant", ["rdp", "pld", "prv"])
 def test_so_has_a_question_with_hardly_any_noise(accountant: Accountant) -> None:
     check(LITTLE_NOISE, accountant)
@@ -86,7 +86,7 @@ def test_prv_does_not_claim_what_overflowed() -> None:
     assert answer(event, 1e-5, "prv", "add_remove") is None
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_memory_stays_within_half_a_gigabyte() -> None:
     """PLD of so little noise that its table held four million losses before, and 800 MB."""
     asked = (
@@ -113,7 +113,7 @@ def test_a_wider_interval_is_still_an_upper_bound_and_a_close_one() -> None:
     upper_bound(GaussianEvent(Poisson(0.5), 3.0, 20_000), 1e-8)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("event", "delta"),
     [

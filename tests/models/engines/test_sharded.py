@@ -132,7 +132,7 @@ def results(size: int) -> list[dict[tuple[str, str], Result]]:
     return in_processes(size, compute_all)
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.system)])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("division", DIVISIONS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_processes_together_equal_one_alone(engine: str, division: str, size: int) -> None:

@@ -21,7 +21,7 @@ def attacked(root: Path, *overrides: str, shadows: int = 8) -> pd.DataFrame:
     return table.set_index(["attack", "part", "name"])
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_what_models_remember_is_found_and_nothing_where_they_learn_nothing(tmp_path: Path) -> None:
     """Six shadows of open SGD on 150 of 300 rows, seeds 0 to 5, at a high rate and at one that changes nothing.
 
@@ -42,7 +42,7 @@ def test_what_models_remember_is_found_and_nothing_where_they_learn_nothing(tmp_
     assert text.count("all rows") == 8
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_a_private_method_is_held_against_its_epsilon_by_group_and_owner(tmp_path: Path) -> None:
     """The owners' epsilons are their own; and what was trained is not trained again, which needs its scores."""
     asked = ["algorithm=idp_sgd", "owners=digits", "schedule.max_steps=30"]

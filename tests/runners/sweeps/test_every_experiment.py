@@ -1,6 +1,6 @@
 """Every experiment, smallest and on simulated twins: its first run of each dataset trains, and it is drawn.
 
-Under `make test-system` the first of each dataset and method. A new conf/experiment/<paper>/<target>.yaml is found by
+Under `make test-nightly` the first of each dataset and method. A new conf/experiment/<paper>/<target>.yaml is found by
 itself.
 """
 
@@ -30,7 +30,7 @@ def first_of_each(runs: tuple[ComposedRun, ...], kinds: tuple[str, ...]) -> list
     return list(kept.values())
 
 
-@pytest.mark.parametrize("kinds", [("dataset",), pytest.param(("dataset", "algorithm"), marks=pytest.mark.system)])
+@pytest.mark.parametrize("kinds", [("dataset",), pytest.param(("dataset", "algorithm"), marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("target", choices("experiment"))
 def test_it_trains_and_is_drawn(target: str, kinds: tuple[str, ...], tmp_path: Path) -> None:
     asked = plan([f"experiment={target}", *SMALLEST, f"results.root={tmp_path}"])

@@ -92,7 +92,7 @@ def assert_equal(two: Trained, one: Trained) -> None:
             assert ours[key] == (value if isinstance(value, str) else pytest.approx(value, abs=1e-5))
 
 
-@pytest.mark.parametrize("engine", ["fused", pytest.param("opacus_hooks", marks=pytest.mark.system)])
+@pytest.mark.parametrize("engine", ["fused", pytest.param("opacus_hooks", marks=pytest.mark.nightly)])
 def test_a_run_of_two_killed_processes_equals_that_of_one(engine: str, tmp_path: Path) -> None:
     chosen = f"engine={engine}"
     assert [code for code, _ in train(tmp_path / "one", chosen, processes=1)] == [0]
