@@ -82,10 +82,10 @@ def test_a_run_is_the_same_alone_and_among_other_methods(name: str) -> None:
 
 @every_private_method
 def test_an_audit_stays_below_what_is_proven_and_half_the_noise_is_caught(name: str) -> None:
-    """Full batch, 100 runs a side, confidence 99.9 %. Where the Gaussian-DP bound is exact, the game sees it."""
-    found, proven = audit(cases()[name], runs=100)
+    """Full batch, 200 runs a side, confidence 99.9 %. Where the Gaussian-DP bound is exact, the game sees it."""
+    found, proven = audit(cases()[name])
     assert found.lower_bound <= proven
-    twin = caught(HALF, *twins_of(name)[HALF], runs=100)
+    twin = caught(HALF, *twins_of(name)[HALF])
     if found.bound == "gaussian":
         assert found.lower_bound > 0 and twin.caught_by == "canary game"
     assert twin.caught_by
