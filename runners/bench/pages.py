@@ -82,6 +82,7 @@ VISITS: dict[str, dict[str, Act]] = {
         "one budget": _select("epsilon", "1"),
         "every configuration": EVERY_CONFIGURATION,
     },
+    "audit": {},
     "runs": {
         "one method": _several("method", lambda options: options[:1]),
         "one budget": _select("epsilon", "8"),
