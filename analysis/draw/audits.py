@@ -27,6 +27,7 @@ MARKS = {
     "twin not caught": "bad",
     "proof refuted by attack": "bad",
 }
+WITHIN = 1e-6  # relative: a claim that is the proven number, computed twice
 LOWER, CLAIM, PROVEN = "shown by attack", "claimed", "proven"
 COLUMNS = (
     "method", "dataset", "claim", "rule", "proven", "lower_bound", "attack", "setting", "record", "confidence", "runs",
@@ -173,7 +174,9 @@ def _telling(record: Record) -> Mapping[str, Any]:
     refuted = {
         "proof refuted by attack": lambda one: one["lower_bound"] > one["proven"],
         "claim refuted by attack": lambda one: one["claim"] is not None and one["lower_bound"] > one["claim"],
-        "claim refuted by the ledger": lambda one: one["claim"] is not None and one["claim"] < one["proven"],
+        "claim refuted by the ledger": lambda one: (
+            one["claim"] is not None and one["claim"] < one["proven"] * (1 - WITHIN)
+        ),
     }
     rests_on = refuted.get(record["verdict"], lambda _: True)
     found = [one for one in record["findings"] if rests_on(one)]

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from rawls.algorithms.core.solver import Solver
 from rawls.runners.audit.canary_game import CONFIDENCE, MODEL, STEPS, SUMS, play
 from rawls.runners.audit.configured import Configured
 from rawls.runners.audit.findings import Finding, claimed
+from rawls.runners.audit.one_run import ALL_CANARIES, ATTACKERS, Game, Options
 from rawls.runners.audit.problem import Case
 
 OWN_STEPS = 16  # of the configuration's own law, at most
 VIEWS = (SUMS, MODEL)
+SMALL_DELTA = 1e-8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,7 @@ class Attack:
     """A way to attack a configured method.
 
     Args:
-        bounds: how many it will state.
+        bounds: how many it will state; none where it can't be made.
         run: states them, each with this confidence.
     """
 
@@ -35,9 +37,9 @@ class Attack:
 
 def attacked(case: Configured) -> list[Finding]:
     """All attacks."""
-    bounds = sum(attack.bounds(case) for attack in ATTACKS)
-    confidence = 1 - (1 - CONFIDENCE) / bounds
-    return [finding for attack in ATTACKS for finding in attack.run(case, confidence)]
+    bounds = {attack: count for attack in ATTACKS if (count := attack.bounds(case))}
+    confidence = 1 - (1 - CONFIDENCE) / sum(bounds.values())
+    return [finding for attack in bounds for finding in attack.run(case, confidence)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +99,27 @@ def _canaries(case: Configured, confidence: float) -> list[Finding]:
     return found
 
 
+def _one_run(case: Configured, confidence: float) -> list[Finding]:
+    """A few runs at full batch, each with hundreds of canaries.
+
+    Each canary may be betrayed with probability delta, so the plan is made for one that is small beside all of them.
+    """
+    batch = {"batch_size": case.full_batch(STEPS).batch_size, "max_steps": STEPS, "evaluations": 1}
+    schedule, privacy = case.config["schedule"] | batch, case.config["privacy"] | {"delta": SMALL_DELTA}
+    options = Options(confidence=confidence, record="pixel", canaries=200, runs=20)
+    rows = Game({**case.config, "schedule": schedule, "privacy": privacy}, options).play()
+    names = [field.name for field in fields(Finding)]
+    return [Finding(**{name: row[name] for name in names}) for row in rows if row["record"] == ALL_CANARIES]
+
+
 ATTACKS: tuple[Attack, ...] = (
     Attack(
         bounds=lambda case: len(settings_of(case)) * len(records_of(case)) * len(VIEWS),
         run=_canaries,
+    ),
+    Attack(
+        # A solver makes no steps to be watched.
+        bounds=lambda case: 0 if isinstance(case.method, Solver) else len(ATTACKERS),
+        run=_one_run,
     ),
 )

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
 from typing import Any, Literal
-from unittest import mock
 
 import numpy as np
 import torch
@@ -26,13 +25,12 @@ import torch
 from rawls.accounting.audit.bounds import best_threshold, error_rates, gaussian_bound, pure_bound
 from rawls.accounting.claims import Claim
 from rawls.accounting.mechanism.release import Release
-from rawls.accounting.mechanism.sampling import BLOCK_STEPS, SamplingLaw
 from rawls.algorithms.core.method import Method, Tests
 from rawls.algorithms.core.solver import PrivateRows, Solver
 from rawls.runners.audit.door import Address, Door, Passed
 from rawls.runners.audit.problem import Canary, Case, fleet_of, members_of
 from rawls.runners.audit.tree_noise import Whitened, tree_of
-from rawls.runners.audit.watched import solved_once, surely, watched_records
+from rawls.runners.audit.watched import short_blocks, solved_once, surely, watched_records
 
 RUNS = 200  # a side
 PILOTS = 100  # a side, on which a threshold is chosen
@@ -271,12 +269,8 @@ def _fleet(case: Case, canaries: Sequence[Canary], keys: Sequence[str], *, secon
 
 @contextmanager
 def _drawn_for(steps: int) -> Iterator[None]:
-    """The records where they are to be; no more steps are drawn at once than are made."""
-    with (
-        watched_records(),
-        mock.patch.object(SamplingLaw, "block_steps", min(steps, BLOCK_STEPS)),
-        solved_once(_same_problem),
-    ):
+    """The records where they are to be; problems that are equal are solved once."""
+    with watched_records(), short_blocks(steps), solved_once(_same_problem):
         yield
 
 

@@ -46,6 +46,8 @@ from rawls.runners.sweeps.experiments import plan
 from rawls.runners.sweeps.labels import labels_of
 from rawls.runners.training import setup
 
+ATTACKERS = SUMS, LOSSES = "sums", "losses"
+ALL_CANARIES = "all canaries"
 PIXEL = 100.0  # a dead one: far outside the data, so that the gradients of such canaries hardly touch
 MOST_NUMBERS = 2 * 10**8  # that the canaries' gradients may have: they are held at once
 COIN_VARIANCE = 0.25
@@ -129,13 +131,13 @@ class Game:
                 for reader in readers:
                     reader.read()
             stepper: Any = watched
-            scores = {"sums": np.stack([reader.scores() for reader in readers])}
+            scores = {SUMS: np.stack([reader.scores() for reader in readers])}
         else:
             stepper, scores = OpenStep(self.engine, members, params), {}
             for step in range(self.task.steps):
                 stepper.step(step)
         final = np.stack([before - self._losses(stepper.shown(run)) for run in range(len(members))])
-        scores["losses"] = final
+        scores[LOSSES] = final
         seconds = time.perf_counter() - began
         return [row | {"seconds": seconds} for name, found in scores.items() for row in self._bounds(name, found)]
 
@@ -144,7 +146,7 @@ class Game:
         cells, population, own = self.rows.cells[self.positions].cpu().numpy(), self.task.population, self.plan
         # Without a delta of its own, an open method is held against that which a private one would have.
         delta = 1 / (2 * population.total) if own is None else own.budget.delta
-        parts = [("all canaries", np.ones(len(cells), bool), None if own is None else own.epsilon)]
+        parts = [(ALL_CANARIES, np.ones(len(cells), bool), None if own is None else own.epsilon)]
         for kind, of_cells, names in (
             ("group", population.groups, self._prepared.group_names),
             ("owner", population.owners, self.task.owner_names),
@@ -166,7 +168,7 @@ class Game:
             rows.append(
                 {
                     "attack": f"one run, {attacker}",
-                    "setting": f"{self.task.steps} steps, {self.options.record} canaries",
+                    "setting": f"{self.task.steps} steps, {self.options.record} canaries, delta {delta:.2g}",
                     "record": name,
                     "lower_bound": found.bound,
                     "bound": "any",

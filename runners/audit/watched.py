@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rawls.accounting.events import Everyone, Poisson, Sampling, WithoutReplacement
 from rawls.accounting.mechanism.release import Release
-from rawls.accounting.mechanism.sampling import Drawing, SamplingLaw
+from rawls.accounting.mechanism.sampling import BLOCK_STEPS, Drawing, SamplingLaw
 from rawls.accounting.mechanism.single_pass import SinglePass
 from rawls.algorithms.core.queries import FleetQueries
 from rawls.algorithms.core.solver import PrivateRows
@@ -139,6 +139,13 @@ def watched_records() -> Iterator[None]:
         mock.patch.object(PhaseData, "_drawn", of_solver),
         mock.patch.object(PhaseData, "publish_round", of_round),
     ):
+        yield
+
+
+@contextmanager
+def short_blocks(steps: int) -> Iterator[None]:
+    """Rows are drawn for so many steps at once, at most: no more than are made before the drawing changes."""
+    with mock.patch.object(SamplingLaw, "block_steps", min(steps, BLOCK_STEPS)):
         yield
 
 

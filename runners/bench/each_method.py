@@ -22,9 +22,10 @@ from rawls.runners.process import lifecycle
 
 WORKLOADS = {"mlp": 60, "mnist_cnn": 6}  # steps in a turn
 GOALS = {
-    **dict.fromkeys(("auto_s", "dp_is_sgd", "idp_sgd"), 1.05),
+    **dict.fromkeys(("auto_s", "dp_is_sgd", "dp_psac", "dpsgd_global", "dpsgd_strongest"), 1.05),
+    **dict.fromkeys(("idp_sgd", "idp_sgd_drop", "idp_sgd_reduced"), 1.05),
     "ino_sgd": 1.15,
-    "fdpg": 1.2,
+    **dict.fromkeys(("fdpg", "dpsgd_global_adapt"), 1.2),
     "dpsgd_f": 1.5,
     **dict.fromkeys(("dpsur", "disk"), 2.2),
 }

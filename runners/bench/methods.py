@@ -328,7 +328,7 @@ def _without_layouts(module: nn.Module) -> nn.Module:
     """The module with torch's own pooling: vmap knows no channels-last layout."""
     for name, child in module.named_children():
         if isinstance(child, MaxPool2):
-            setattr(module, name, nn.MaxPool2d(2))
+            setattr(module, name, nn.MaxPool2d(2, child.stride))
         else:
             _without_layouts(child)
     return module

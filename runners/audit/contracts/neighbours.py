@@ -22,7 +22,7 @@ from rawls.runners.audit.door import ContractBroken, Door, Passed
 from rawls.runners.audit.problem import NUM_TRAINING_SETS, Case, fleet_of, members_of, rows_of
 from rawls.runners.audit.small_models import FEATURES, Record
 from rawls.runners.audit.strongest import strongest
-from rawls.runners.audit.watched import watched_records
+from rawls.runners.audit.watched import short_blocks, watched_records
 
 REACHED = 0.9  # of a bound, by the worst of many pairs: else a tighter bound would do, with less noise
 ROUNDING = 1e-4  # of a bound: sums are of float32, and bounds are lowered by 1e-5
@@ -83,7 +83,7 @@ def check_neighbours(case: Case, *, repeats: int = MANY) -> int:
     door = Door(first)
     beyond = Door(second, shown=door)
     reached: dict[str, float] = {}
-    with watched_records():
+    with watched_records(), short_blocks(case.steps_per_epoch):
         for step in range(case.steps):
             first.step(step)
             second.step(step)

@@ -17,7 +17,7 @@ from rawls.runners.audit.contracts.saving import resumed
 from rawls.runners.audit.door import ContractBroken, Door
 from rawls.runners.audit.problem import Case, fleet_of, members_of
 from rawls.runners.audit.tree_noise import Whitened, tree_of
-from rawls.runners.audit.watched import solved_once
+from rawls.runners.audit.watched import short_blocks, solved_once
 
 SAMPLES = 6_000  # noise values of each answer, at least: the std of their std is 0.9 %
 SCALE_WITHIN = 0.027  # accepted: three of those; 5 % less noise is 2.5 of them beyond it
@@ -66,7 +66,7 @@ def measured(case: Case, *, runs: int, part: str) -> Noise:
     stepper: Any = fleet_of(case, members_of(case, [f"noise {part} {run}" for run in range(runs)]))
     door = Door(stepper)
     # Noise is the same whatever it is added to: a solver need not solve for every run.
-    with solved_once(lambda release, *_: release.name):
+    with short_blocks(case.steps_per_epoch), solved_once(lambda release, *_: release.name):
         for step in range(case.steps):
             stepper.step(step)
     return noise_of(door)

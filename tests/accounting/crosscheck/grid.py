@@ -101,7 +101,7 @@ PROPERTIES: tuple[Property, ...] = (
         name="PLD covers the integral",
         says="true delta at the epsilon of pld / delta",
         settings=PLD,
-        sample=5,
+        sample=3,
         ratio=delta_over("pld"),
         twin=delta_over("pld", flaw=1.02),
     ),

@@ -60,13 +60,14 @@ def test_owners_are_taken_where_a_method_keeps_them_and_the_most_private_is_atta
 
 
 def test_all_bounds_on_a_method_share_its_confidence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two settings, two views; a few runs."""
+    """Two settings with two views and a few runs each, and two attackers of many canaries."""
     usual = settings_of(configured("dp_is_sgd", "schedule.max_steps=2"))
     few = {name: Setting(case=one.case, runs=6, pilots=4) for name, one in usual.items()}
     monkeypatch.setattr(attacks, "settings_of", lambda _: few)
     found = attacked(configured("dp_is_sgd", "schedule.max_steps=2"))
-    assert len(found) == 4 and {one.attack for one in found} == {"published sums", "final model"}
-    assert all(one.confidence == pytest.approx(1 - (1 - CONFIDENCE) / 4, abs=1e-12) for one in found)
+    assert len(found) == 6
+    assert {one.attack for one in found} == {"published sums", "final model", "one run, sums", "one run, losses"}
+    assert all(one.confidence == pytest.approx(1 - (1 - CONFIDENCE) / 6, abs=1e-12) for one in found)
     assert {one.rule for one in found} == {"gdp_clt"} and all(one.runs == 20 for one in found)
     assert all(np.isfinite(one.lower_bound) and one.proven == pytest.approx(8, rel=1e-3) for one in found)
 
