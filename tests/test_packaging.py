@@ -98,6 +98,7 @@ def test_a_wheel_works_without_the_clone(wheel: Path, tmp_path: Path) -> None:
     assert "_target_: rawls.datasets.digits.Digits" in shown
 
 
+@pytest.mark.system  # ten seconds of processes
 @pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="Hugging Face's datasets is not installed")
 def test_beside_the_datasets_of_hugging_face_both_work(tmp_path: Path) -> None:
     asked = (

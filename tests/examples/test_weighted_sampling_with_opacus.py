@@ -34,6 +34,7 @@ def step(example: dict[str, Any]) -> Any:
     return example["release"](SIZES, example["find_noise"](SIZES))
 
 
+@pytest.mark.system  # the whole example; its parts are tested below
 def test_it_runs_and_says_epsilon_of_each_group() -> None:
     ran = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, cwd=ROOT)
     assert ran.returncode == 0, ran.stderr

@@ -177,6 +177,7 @@ def test_flags_may_stand_anywhere(trained: list[dict[str, Any]], tmp_path: Path)
     assert [config["privacy"]["epsilon"] for config in trained] == [3.0]
 
 
+@pytest.mark.system  # ten seconds of processes
 def test_as_a_module_it_trains_from_any_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rawls.runners.train", *SMALL]
     environment = dict(os.environ, PYTHONPATH=str(ROOT))

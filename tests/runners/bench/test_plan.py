@@ -8,6 +8,7 @@ from rawls.runners.bench import plan
 from rawls.runners.bench.table import number
 
 
+@pytest.mark.system  # a small bench
 def test_it_times_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "SWEEPS", {"small": ["dataset=digits", "algorithm=asc,dpsgd", "seed=0,1,2"]})
     (row,) = plan.measured(Namespace()).rows

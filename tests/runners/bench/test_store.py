@@ -22,6 +22,7 @@ def test_the_store_it_measures_is_one_that_training_could_have_left(results_root
     assert (len(loaded.history), len(loaded.groups)) == (3 * 2, 3 * 2 * NUM_GROUPS)
 
 
+@pytest.mark.system  # a small bench
 def test_it_measures_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "ROWS", 2)
     table = bench.measured(Namespace(runs=3))

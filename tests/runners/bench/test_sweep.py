@@ -38,6 +38,7 @@ def test_every_core_is_used() -> None:
     assert sweep.RUNS // sweep.arrangements(2)["rawls"].processes == 5
 
 
+@pytest.mark.system  # a small bench
 def test_a_process_that_dies_is_named() -> None:
     arrangement = sweep.Arrangement(title="nothing, twice", method="no such method", processes=2)
     with pytest.raises(RuntimeError, match="'nothing, twice' ended before"):

@@ -27,6 +27,7 @@ def of_record(name: str) -> str:
     return (ROOT / sheet.FOLDER / f"{name}.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.system  # plans every method
 def test_the_sheets_and_the_table_of_record_are_current() -> None:
     """`rawls sheet record`, at the root of the clone, makes them so."""
     expected = sheet.record(ROOT)

@@ -30,6 +30,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.system  # eight seconds
 @pytest.mark.skipif(not lifecycle.keep_freed_memory(), reason="not glibc")
 def test_large_temporaries_cost_no_page_faults_once_the_process_is_prepared() -> None:
     """Ten of 48 MiB, more than glibc ever keeps by itself, after as many to warm up: faults come anew, or not.

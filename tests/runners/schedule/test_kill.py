@@ -66,7 +66,7 @@ def numbers(root: Path) -> dict[str, object]:
     return kept
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_a_killed_sweep_ends_as_an_undisturbed_one(tmp_path: Path, kills: int = 3) -> None:
     began = time.monotonic()
     assert start(tmp_path / "undisturbed").wait(300) == 0
@@ -108,7 +108,7 @@ def workers_of(sweep: subprocess.Popen[bytes]) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.system
+@pytest.mark.nightly
 def test_a_sweep_killed_many_times_ends_as_an_undisturbed_one(tmp_path: Path, kills: int = 6) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
 

@@ -98,6 +98,7 @@ def test_a_worker_elsewhere_is_dead_once_its_beats_are_missed(
         claimed(store).release()
 
 
+@pytest.mark.system  # ten seconds of processes
 def test_a_suspended_worker_whose_runs_were_taken_over_writes_no_more(results_root: Path, tmp_path: Path) -> None:
     store, runs = Store(results_root), [planned(number, pause=0.02) for number in range(2)]
     history = results_root / "runs" / f"{runs[0].run_id}.running" / "history.jsonl"

@@ -112,6 +112,7 @@ def test_its_files_are_one_artifact_and_its_tables_are_tables(tmp_path: Path) ->
     }
 
 
+@pytest.mark.nightly  # as a table is, which make test shows
 def test_a_figure_is_shown_as_one(tmp_path: Path) -> None:
     from PIL import Image
 
@@ -123,6 +124,7 @@ def test_a_figure_is_shown_as_one(tmp_path: Path) -> None:
     assert (item["figure._type"], item["figure_values._type"]) == ("image-file", "table-file")
 
 
+@pytest.mark.system  # ten seconds of processes
 def test_drawn_again_it_takes_the_place_of_what_was_there(tmp_path: Path) -> None:
     drawn(tmp_path)
     mirrored(tmp_path, list(FILES), "differs")

@@ -100,6 +100,7 @@ def lines(root: Path, run_id: str, kind: str) -> list[dict[str, Any]]:
     return [line[kind] for line in found if line["type"] == kind]
 
 
+@pytest.mark.system  # ten seconds of processes
 def test_offline_files_are_read_back_by_wandb(tmp_path: Path) -> None:
     lived(tmp_path, (RUN, [("log", row(5)), ("log", row(10)), ("finish", SUMMARY), ("close", None)]))
     first, last = lines(tmp_path, RUN, "run")
@@ -156,6 +157,7 @@ def test_a_resumed_run_goes_on_under_its_id_and_nothing_is_lost_or_twice(tmp_pat
     assert json.loads(records(tmp_path, OTHER, "--summary"))["exit_code"] == 1
 
 
+@pytest.mark.nightly  # the test before it, from another moment
 def test_a_run_whose_process_died_goes_on_too(tmp_path: Path) -> None:
     lived(tmp_path, (RUN, [("log", row(5)), ("die", None)]))
     lived(tmp_path, (RUN, [("log", row(10)), ("finish", SUMMARY)]))

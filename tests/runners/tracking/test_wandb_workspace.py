@@ -242,6 +242,7 @@ def called(folder: Path, *arguments: str, **environment: str) -> subprocess.Comp
         env=kept | private | environment,
         capture_output=True,
         text=True,
+        timeout=180,  # on a starved machine W&B has hung for eight minutes
     )
 
 

@@ -78,6 +78,7 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.system  # twenty seconds
 def test_a_sweep_killed_at_random_moments_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     """Five kills of the launcher: one of them while it starts, the rest while runs are trained."""
     chance = random.Random(20240611)
@@ -117,7 +118,7 @@ def test_workers_do_not_outlive_a_launcher_that_is_killed(tmp_path: Path) -> Non
     wait_until(lambda: not any(alive(worker) for worker in workers))
 
 
-@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("count", [1, pytest.param(4, marks=pytest.mark.nightly)])
 def test_an_interrupted_sweep_says_how_to_go_on_and_ends_the_same(tmp_path: Path, count: int) -> None:
     """Alone in the launcher's process, and in workers; a run goes on from the very step it was at."""
     root = tmp_path / "r"
@@ -171,7 +172,7 @@ def test_failures_are_a_table_and_do_not_stop_the_others(tmp_path: Path) -> None
     assert shown.summary() == "2/4 runs done, 2 failed"
 
 
-@pytest.mark.parametrize("what", ["fits", "survives"])
+@pytest.mark.parametrize("what", ["fits", pytest.param("survives", marks=pytest.mark.system)])
 def test_a_fleet_that_runs_out_of_memory_goes_on_in_halves(what: str, tmp_path: Path) -> None:
     """As torch says it, and as the kernel kills for it: no fleet of one, for two have room."""
     sizes = tmp_path / "sizes"
@@ -199,6 +200,7 @@ def test_a_run_that_does_not_fit_alone_fails_with_the_way_out(tmp_path: Path) ->
     assert [failure.error for failure in alone.failed] == [failure.error]
 
 
+@pytest.mark.system  # a quarter of a minute
 def test_a_run_whose_worker_was_killed_twice_is_tried_with_no_other_beside_it(tmp_path: Path) -> None:
     alone = str(tmp_path / "deaths")
     runs = [planned(number, f"key {number}", alone=alone, greedy=number == 1) for number in range(2)]

@@ -92,6 +92,7 @@ def assert_equal(two: Trained, one: Trained) -> None:
             assert ours[key] == (value if isinstance(value, str) else pytest.approx(value, abs=1e-5))
 
 
+@pytest.mark.system  # ten seconds of processes
 @pytest.mark.parametrize("engine", ["fused", pytest.param("opacus_hooks", marks=pytest.mark.nightly)])
 def test_a_run_of_two_killed_processes_equals_that_of_one(engine: str, tmp_path: Path) -> None:
     chosen = f"engine={engine}"
@@ -164,6 +165,7 @@ def test_an_interrupt_of_the_first_process_saves_and_ends_all(tmp_path: Path) ->
     assert unpack((running / "checkpoint.pt").read_bytes())[0]["step"] == 7
 
 
+@pytest.mark.system  # ten seconds
 def test_what_cannot_be_trained_is_said_once_before_anything_is(tmp_path: Path) -> None:
     ended = torchrun(tmp_path, "schedule.batch_size=5000")
     assert (ended.returncode, ended.stdout) == (1, "")
