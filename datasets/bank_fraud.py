@@ -18,10 +18,9 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import Data, Dataset, InMemory, Provenance, Rows, Split, apportion
+from rawls.datasets.core.base import Data, Dataset, Provenance, Rows, Split, apportion
 from rawls.datasets.core.sources import Source, digest_of, locate, opened, sha256, verified
 
 TARGET = "fraud_bool"
@@ -182,10 +181,10 @@ def _data(
     provenance: Provenance,
     sources: Mapping[str, str],
 ) -> Data:
-    return Data(
-        inputs=InMemory(torch.from_numpy(inputs)),
-        labels=torch.from_numpy(groups // 2),
-        groups=torch.from_numpy(groups),
+    return Data.in_memory(
+        inputs,
+        groups // 2,
+        groups,
         num_classes=2,
         provenance=provenance,
         sources=sources,

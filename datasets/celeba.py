@@ -1,5 +1,7 @@
 """CelebA (Liu et al. 2015; ASC section 6): predict Male; groups are blond x gender; the official split.
 
+FDPG's two tasks on the same images are celeba_eyeglasses.py and celeba_blond.py.
+
 The paper gives neither image size nor preprocessing; ours: the middle square of the aligned image,
 resized to image_size (64 unless told), in [0, 1]; no augmentation. Nothing is standardised here: mnist_cnn's
 authors give it plain colours, and a pretrained network knows its own statistics (models/architectures/resnet50.py).
@@ -9,7 +11,7 @@ Whole: list_attr_celeba.txt, list_eval_partition.txt and img_align_celeba (folde
 as torchvision has it. A folder counts only if it holds every image of the list by name, for an interrupted
 extraction leaves some of them; otherwise the zip is read, and without one the folder is refused.
 The extract of the first 10,000 images at half size lies in the official training part, so it gets a seeded
-split (70, 15 and 15 % of each group) and is marked as a subset. CelebA is for non-commercial research:
+split (70, 15 and 15 % of each kind of image) and is marked as a subset. CelebA is for non-commercial research:
 `fetch` takes it from its authors' address, which refuses at busy hours.
 """
 
@@ -81,8 +83,10 @@ SUBSET_IMAGES = Source(
 class Faces:
     """Images decoded when asked for. `content` gives the bytes of an image file by name."""
 
-    def __init__(self, names: Sequence[str], content: Callable[[str], bytes], image_size: int) -> None:
-        self._names, self._content, self._size = names, content, image_size
+    def __init__(
+        self, names: Sequence[str], content: Callable[[str], bytes], image_size: int, *, square: bool = True
+    ) -> None:
+        self._names, self._content, self._size, self._square = names, content, image_size, square
         num_bytes = len(names) * 3 * image_size**2
         # Untouched pages of an empty tensor cost nothing: the cache grows with what is read.
         self._cache = (
@@ -111,10 +115,12 @@ class Faces:
         name = self._names[row]
         try:
             with Image.open(BytesIO(self._content(name))) as image:
-                side = min(image.size)
-                left, top = (image.width - side) // 2, (image.height - side) // 2
-                square = image.convert("RGB").crop((left, top, left + side, top + side))
-                face = square.resize((self._size, self._size), Image.Resampling.BILINEAR)
+                whole = image.convert("RGB")
+                if self._square:
+                    side = min(image.size)
+                    left, top = (image.width - side) // 2, (image.height - side) // 2
+                    whole = whole.crop((left, top, left + side, top + side))
+                face = whole.resize((self._size, self._size), Image.Resampling.BILINEAR)
         except (OSError, KeyError, BadZipFile) as error:
             raise ValueError(
                 f"image {name} of celeba is missing or altered ({error}): fetch the images again"
@@ -126,6 +132,8 @@ class Faces:
 class CelebA(Dataset):
     """CelebA with target Male.
 
+    An image is of one of four kinds, 2 x another attribute + male, and these say what its label and group are.
+
     Fields:
         image_size: side of the (square) model input in pixels.
     """
@@ -134,11 +142,17 @@ class CelebA(Dataset):
     group_names: ClassVar[tuple[str, ...]] = GROUP_NAMES
     minority_groups: ClassVar[tuple[int, ...]] = (3,)
     sources: ClassVar[tuple[Source, ...]] = (ATTRIBUTES, PARTITION, IMAGES)
+    attribute: ClassVar[str] = "Blond_Hair"
+    kind_sizes: ClassVar[tuple[tuple[int, ...], ...]] = (TRAIN_GROUP_SIZES, VALID_GROUP_SIZES, TEST_GROUP_SIZES)
+    label_of_kind: ClassVar[tuple[int, ...]] = (0, 1, 0, 1)
+    group_of_kind: ClassVar[tuple[int, ...]] = (0, 1, 2, 3)
+    square: ClassVar[bool] = True  # the middle of an image, or all of it, squeezed
     image_size: Annotated[int, Ge(8), Le(1024)] = 64
 
     @property
     def paper_group_sizes(self) -> tuple[int, ...]:
-        return TRAIN_GROUP_SIZES
+        sizes = np.bincount(self.group_of_kind, weights=self.kind_sizes[0])
+        return tuple(int(size) for size in sizes)
 
     def found(self, root: Path) -> Provenance:
         if _is_whole(root):
@@ -166,28 +180,51 @@ class CelebA(Dataset):
         split = Split(*(np.flatnonzero(parts == part) for part in range(3)))
         content, archives = _official_images(root, names)
         sources = {source.filename: source.sha256 for source in (ATTRIBUTES, PARTITION, *archives)}
-        return _data(Faces(names, content, self.image_size), _groups(table), lambda seed: split, "real", sources)
+        faces = Faces(names, content, self.image_size, square=self.square)
+        return self._data(faces, self._kinds(table), lambda seed: split, "real", sources)
 
     def _read_subset(self, root: Path) -> Data:
         used = (SUBSET_ATTRIBUTES, SUBSET_IMAGES)
         attributes, archive = (verified(source, root, self.name) for source in used)
         table = pd.read_csv(attributes, index_col="filename")
-        groups = _groups(table)
-        faces = Faces(_names(table), _in_archive(archive), self.image_size)
+        kinds = self._kinds(table)
+        faces = Faces(_names(table), _in_archive(archive), self.image_size, square=self.square)
         sources = {source.filename: source.sha256 for source in used}
-        return _data(faces, groups, lambda seed: _seeded(groups, seed), "subset", sources)
+        return self._data(faces, kinds, lambda seed: _seeded(kinds, seed), "subset", sources)
 
     def simulate(self) -> Data:
-        """Gender shows in one weak pattern and hair in a stronger one, which misleads on blond males."""
+        """Gender shows in one weak pattern, the other attribute in a stronger one, which misleads if both are rare."""
         generator = np.random.default_rng(0)
-        parts = (TRAIN_GROUP_SIZES, VALID_GROUP_SIZES, TEST_GROUP_SIZES)
-        groups = np.concatenate([generator.permutation(np.repeat(np.arange(4), sizes)) for sizes in parts])
-        ends = np.cumsum([sum(sizes) for sizes in parts])
-        split = Split(*np.split(np.arange(len(groups)), ends[:-1]))
-        gender, hair = smooth_fields(2, (3, self.image_size, self.image_size), generator)
-        means = np.stack([(0.3 * male) * gender + (0.5 * blond) * hair for blond in (-1, 1) for male in (-1, 1)])
-        twin = SimulatedImages(means, groups, seed=1)
-        return _data(twin, groups, lambda seed: split, "simulated", {})
+        kinds = np.concatenate([generator.permutation(np.repeat(np.arange(4), sizes)) for sizes in self.kind_sizes])
+        ends = np.cumsum([sum(sizes) for sizes in self.kind_sizes])
+        split = Split(*np.split(np.arange(len(kinds)), ends[:-1]))
+        gender, other = smooth_fields(2, (3, self.image_size, self.image_size), generator)
+        means = np.stack([(0.3 * male) * gender + (0.5 * has) * other for has in (-1, 1) for male in (-1, 1)])
+        twin = SimulatedImages(means, kinds, seed=1)
+        return self._data(twin, kinds, lambda seed: split, "simulated", {})
+
+    def _kinds(self, table: pd.DataFrame) -> Rows:
+        """2 x the other attribute + male, from attributes that are -1 or 1."""
+        has, male = (table[name].to_numpy() == 1 for name in (self.attribute, "Male"))
+        return 2 * has.astype(np.int64) + male
+
+    def _data(
+        self,
+        inputs: Inputs,
+        kinds: Rows,
+        splits: Callable[[int], Split],
+        provenance: Provenance,
+        sources: Mapping[str, str],
+    ) -> Data:
+        return Data(
+            inputs=inputs,
+            labels=torch.tensor(self.label_of_kind)[torch.from_numpy(kinds)],
+            groups=torch.tensor(self.group_of_kind)[torch.from_numpy(kinds)],
+            num_classes=2,
+            provenance=provenance,
+            sources=sources,
+            splits=splits,
+        )
 
 
 def _is_there(root: Path, *sources: Source) -> bool:
@@ -265,34 +302,10 @@ def _names(table: pd.DataFrame) -> list[str]:
     return [str(name) for name in table.index]
 
 
-def _groups(table: pd.DataFrame) -> Rows:
-    """2 x blond + male, from attributes that are -1 or 1."""
-    blond, male = (table[name].to_numpy() == 1 for name in ("Blond_Hair", "Male"))
-    return 2 * blond.astype(np.int64) + male
-
-
-def _seeded(groups: Rows, seed: int) -> Split:
-    """70, 15 and 15 % of each group."""
+def _seeded(kinds: Rows, seed: int) -> Split:
+    """70, 15 and 15 % of each kind."""
     generator = addressed(seed, "split")
-    shares = np.rint(SUBSET_HELD_OUT * group_sizes(groups, 4)).astype(np.int64)
-    test, rest = draw(np.arange(len(groups)), groups, shares, generator)
-    valid, train = draw(rest, groups, shares, generator)
+    shares = np.rint(SUBSET_HELD_OUT * group_sizes(kinds, 4)).astype(np.int64)
+    test, rest = draw(np.arange(len(kinds)), kinds, shares, generator)
+    valid, train = draw(rest, kinds, shares, generator)
     return Split(train, valid, test)
-
-
-def _data(
-    inputs: Inputs,
-    groups: Rows,
-    splits: Callable[[int], Split],
-    provenance: Provenance,
-    sources: Mapping[str, str],
-) -> Data:
-    return Data(
-        inputs=inputs,
-        labels=torch.from_numpy(groups % 2),
-        groups=torch.from_numpy(groups),
-        num_classes=2,
-        provenance=provenance,
-        sources=sources,
-        splits=splits,
-    )

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rawls.datasets.core.base import (
     Data,
     Dataset,
-    InMemory,
     Provenance,
     Rows,
     Split,
@@ -67,10 +65,10 @@ class Digits(Dataset):
         return self._data(twin.images(np.arange(len(labels))), labels, "simulated", {})
 
     def _data(self, images: NDArray[np.float32], labels: Rows, provenance: Provenance, sources: dict[str, str]) -> Data:
-        return Data(
-            inputs=InMemory(torch.from_numpy(images)),
-            labels=torch.from_numpy(labels),
-            groups=torch.from_numpy(labels),
+        return Data.in_memory(
+            images,
+            labels,
+            labels,
             num_classes=10,
             provenance=provenance,
             sources=sources,

@@ -27,6 +27,7 @@ from rawls.datasets.core.sources import Source, locate, obtain
 
 Rows = NDArray[np.int64]
 Provenance = Literal["real", "subset", "simulated"]
+HeldOut = Annotated[float, Ge(0), Le(0.5)]  # a share of the training rows, for validation
 
 MOST_ROWS, MOST_BYTES = 4096, 256 << 20  # gathered at a time: many, unless they are large images
 SAMPLED_ROWS = 256  # inputs that are decoded one by one, and told from others by so many
@@ -35,7 +36,7 @@ SMALLEST_CUT = 16
 
 
 class Split(NamedTuple):
-    """Row numbers of each part, sorted and disjoint."""
+    """Row numbers of each part, sorted and disjoint; where nothing is held out for validation, that part is empty."""
 
     train: Rows
     valid: Rows
@@ -99,6 +100,29 @@ class Data:
     sources: Mapping[str, str]
     splits: Callable[[int], Split]
     left_out: Callable[[int], Rows] = no_rows
+
+    @classmethod
+    def in_memory(
+        cls,
+        inputs: NDArray[np.generic],
+        labels: Rows,
+        groups: Rows,
+        *,
+        num_classes: int,
+        provenance: Provenance,
+        sources: Mapping[str, str],
+        splits: Callable[[int], Split],
+    ) -> "Data":
+        """Arrays as they are, without a copy."""
+        return cls(
+            inputs=InMemory(torch.from_numpy(inputs)),
+            labels=torch.from_numpy(labels),
+            groups=torch.from_numpy(groups),
+            num_classes=num_classes,
+            provenance=provenance,
+            sources=sources,
+            splits=splits,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +263,24 @@ def draw(
     for group, share in enumerate(shares):
         taken[generator.choice(np.flatnonzero(own == group), int(share), replace=False)] = True
     return np.sort(rows[taken]), np.sort(rows[~taken])
+
+
+def shares_of_parts(sizes: Sequence[int] | Rows, *, test: float, validation: float) -> tuple[Rows, Rows, Rows]:
+    """Training, validation and test rows of each group: `test` of all rows, `validation` of those that are left."""
+    tested = apportion(round(test * int(np.sum(sizes))), sizes)
+    left = np.asarray(sizes) - tested
+    validated = apportion(round(validation * int(left.sum())), left)
+    return left - validated, validated, tested
+
+
+def seeded_split(
+    rows: Rows, groups: NDArray[np.integer], generator: np.random.Generator, *, test: float, validation: float
+) -> Split:
+    """The given rows in parts that have `shares_of_parts` of each group."""
+    _, validated, tested = shares_of_parts(np.bincount(groups[rows]), test=test, validation=validation)
+    test_rows, rest = draw(rows, groups, tested, generator)
+    valid_rows, train_rows = draw(rest, groups, validated, generator)
+    return Split(train_rows, valid_rows, test_rows)
 
 
 def halved(rows: Rows, data: Data, seed: int) -> tuple[Rows, Rows]:

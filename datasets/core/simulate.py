@@ -1,10 +1,12 @@
-"""Synthetic images with a group's signal in them, for the simulated twins.
+"""Synthetic images and tables with a signal in them, for the simulated twins.
 
-Example = amplitude x mean of its group + half the mean of a random group + smooth noise + white noise, in
-[0, 1]. Amplitude, random group and noises vary by example, so that classes overlap and nothing is learnt
-at once. An example depends on the seed and its row alone: a large twin is generated as it is read and
+Image = amplitude x mean of its group + half the mean of a random group + smooth noise + white noise, in
+[0, 1]. Amplitude, random group and noises vary by image, so that classes overlap and nothing is learnt
+at once. An image depends on the seed and its row alone: a large twin is generated as it is read and
 never stored.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -53,3 +55,34 @@ class SimulatedImages:
         field += self._smooth[smooth]
         field += self._white[white]
         return np.clip(0.5 + 0.15 * field, 0, 1)
+
+
+def simulated_table(
+    labels: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    *,
+    numbers: int,
+    categories: Sequence[int],
+    seed: int,
+) -> NDArray[np.float32]:
+    """Inputs [rows, numbers + sum(categories)]: normal numbers, then one-hot categories of so many values each.
+
+    A label shifts them all, and half as much in a way of its group's own: a group of few rows is harder to learn.
+    """
+    generator = np.random.default_rng(seed)
+    kinds, kind = np.unique(np.stack([labels, groups]), axis=1, return_inverse=True)
+    kind = kind.reshape(-1)
+    of_label, of_kind = kinds[0], np.arange(kinds.shape[1])
+
+    def shifts(width: int) -> NDArray[np.float64]:
+        shared = generator.standard_normal((int(labels.max()) + 1, width))
+        own = generator.standard_normal((len(of_kind), width))
+        return shared[of_label] + 0.5 * own
+
+    columns = [0.4 * shifts(numbers)[kind] + generator.standard_normal((len(kind), numbers))]
+    for width in categories:
+        shares = np.exp(0.4 * shifts(width) - 0.5 * np.arange(width))
+        ends = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
+        drawn = (generator.random(len(kind))[:, None] > ends[kind]).sum(axis=1)
+        columns.append(np.eye(width)[np.minimum(drawn, width - 1)])
+    return np.concatenate(columns, axis=1).astype(np.float32)

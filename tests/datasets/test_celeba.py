@@ -13,6 +13,8 @@ from PIL import Image
 
 from rawls.datasets import celeba
 from rawls.datasets.celeba import GROUP_NAMES, CelebA, Faces
+from rawls.datasets.celeba_blond import CelebaBlond
+from rawls.datasets.celeba_eyeglasses import CelebaEyeglasses
 
 NUM_IMAGES = 24
 
@@ -33,16 +35,21 @@ def attributes(number: int) -> tuple[int, int]:
     return (1 if number % 4 >= 2 else -1, 1 if number % 2 else -1)
 
 
+def glasses(number: int) -> int:
+    """Eyeglasses of an image, -1 or 1, with and without the others."""
+    return 1 if number % 3 == 0 else -1
+
+
 @pytest.fixture(params=["folder", "archive"])
 def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small CelebA as torchvision lays it out; its checksums stand in for the real ones."""
     folder = tmp_path / "celeba"
     folder.mkdir()
-    lines = [str(NUM_IMAGES), "Bald Blond_Hair Male "]
+    lines = [str(NUM_IMAGES), "Bald Blond_Hair Eyeglasses Male "]
     parts = []
     for number, name in enumerate(IMAGES, start=1):
         blond, male = attributes(number)
-        lines.append(f"{name} -1 {blond:2d} {male:2d}")
+        lines.append(f"{name} -1 {blond:2d} {glasses(number):2d} {male:2d}")
         parts.append(f"{name} {min(2, (number - 1) // 8)}")
     (folder / "list_attr_celeba.txt").write_text("\n".join(lines) + "\n")
     (folder / "list_eval_partition.txt").write_text("\n".join(parts) + "\n")
@@ -63,12 +70,12 @@ def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return tmp_path
 
 
-def naive(name: str, size: int) -> np.ndarray:
+def naive(name: str, size: int, *, square: bool = True) -> np.ndarray:
     """Crop by hand, resize, divide."""
     with Image.open(BytesIO(IMAGES[name])) as image:
         top = (image.height - image.width) // 2
-        square = image.crop((0, top, image.width, top + image.width))
-        pixels = np.asarray(square.resize((size, size), Image.Resampling.BILINEAR), dtype=np.float64) / 255
+        part = image.crop((0, top, image.width, top + image.width)) if square else image
+        pixels = np.asarray(part.resize((size, size), Image.Resampling.BILINEAR), dtype=np.float64) / 255
     return pixels.transpose(2, 0, 1)
 
 
@@ -93,6 +100,24 @@ def test_the_official_parts_groups_and_images(root: Path, monkeypatch: pytest.Mo
         for image, row in zip(batch, rows.tolist(), strict=True):
             assert np.allclose(image.numpy(), naive(f"{row + 1:06d}.jpg", 16), atol=1e-5)
     assert data.inputs.gather(rows[:0]).shape == (0, 3, 16, 16)
+
+
+@pytest.mark.parametrize("root", ["folder"], indirect=True)
+@pytest.mark.parametrize("spec", [CelebaEyeglasses(image_size=16), CelebaBlond(image_size=16)], ids=lambda s: s.name)
+def test_the_tasks_of_fdpg_take_the_whole_image(root: Path, spec: CelebA) -> None:
+    data = spec.load(root)
+    assert [part.tolist() for part in data.splits(0)] == [part.tolist() for part in CelebA().load(root).splits(0)]
+    for row in range(NUM_IMAGES):
+        (blond, male), worn = attributes(row + 1), glasses(row + 1)
+        sex = "male" if male == 1 else "female"
+        label, name = worn == 1, sex
+        if spec.name == "celeba_blond":
+            label, name = blond == 1, f"{'blond' if blond == 1 else 'non-blond'} {sex}"
+        assert data.labels[row] == label
+        assert spec.group_names[int(data.groups[row])] == name
+    image = data.inputs.gather(torch.tensor([5]))[0].numpy()
+    assert np.allclose(image, naive("000006.jpg", 16, square=False), atol=1e-5)
+    assert not np.allclose(image, naive("000006.jpg", 16), atol=0.05)
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
@@ -176,7 +201,12 @@ def test_an_archive_is_pinned(root: Path) -> None:
 
 def test_the_counts_of_the_official_parts() -> None:
     parts = (celeba.TRAIN_GROUP_SIZES, celeba.VALID_GROUP_SIZES, celeba.TEST_GROUP_SIZES)
+    assert [sum(part) for part in parts] == [sum(part) for part in CelebaEyeglasses.kind_sizes]
     assert [sum(part) for part in parts] == [162_770, 19_867, 19_962]
+    assert CelebaBlond().paper_group_sizes == (66_874, 71_629, 22_880, 1_387)
+    assert CelebaEyeglasses().paper_group_sizes == (68_261, 94_509)
+    men, women = zip(*((part[1] + part[3], part[0] + part[2]) for part in CelebaEyeglasses.kind_sizes), strict=True)
+    assert (sum(men), sum(women)) == (84_434, 118_165)  # as FDPG prints them
 
 
 def test_the_extract_of_real_images(shared_data: Path) -> None:
@@ -194,3 +224,18 @@ def test_the_extract_of_real_images(shared_data: Path) -> None:
     batch = data.inputs.gather(torch.from_numpy(first.train[:64]))
     assert batch.shape == (64, 3, 64, 64)
     assert 0 <= batch.min() < 0.1 < 0.9 < batch.max() <= 1
+
+
+def test_the_tasks_of_fdpg_on_the_extract(shared_data: Path) -> None:
+    if CelebA().found(shared_data) != "subset":
+        pytest.skip(f"no extract of CelebA under {shared_data}")
+    blond, worn = CelebaBlond().load(shared_data), CelebaEyeglasses().load(shared_data)
+    assert blond.provenance == worn.provenance == "subset"
+    assert np.bincount(blond.groups.numpy()).tolist() == [4_136, 4_412, 1_371, 81]
+    assert blond.labels.sum() == 1_371 + 81
+    assert np.bincount(2 * worn.groups.numpy() + worn.labels.numpy()).tolist() == [3_693, 524, 5_633, 150]
+    for data in (blond, worn):
+        assert [len(part) for part in data.splits(0)] == [7_000, 1_500, 1_500]
+    assert np.bincount(blond.groups.numpy()[blond.splits(0).test]).tolist() == [620, 662, 206, 12]
+    assert np.bincount(worn.groups.numpy()[worn.splits(0).test]).tolist() == [633, 867]
+    assert worn.inputs.shape == (3, 64, 64)

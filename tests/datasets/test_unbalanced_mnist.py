@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rawls.datasets.core.base import Data, InMemory
-from rawls.datasets.unbalanced_mnist import TEST_COUNTS, UnbalancedMnist, read_idx
+from rawls.datasets.unbalanced_mnist import TEST_COUNTS, TRAIN_COUNTS, UnbalancedMnist, read_idx
 from tests.tree import ROOT
 
 TRAIN = (5331, 6068, 5362, 5518, 5258, 4879, 5326, 5638, 474, 5354)
@@ -67,6 +67,27 @@ def test_the_real_counts_are_the_same_for_every_seed(data: Data, seed: int) -> N
     assert tuple(valid) == VALID
     assert tuple(test) == TEST_COUNTS
     assert np.array_equal(split.test, np.arange(60_000, 70_000))
+
+
+@pytest.mark.parametrize(("seed", "eights"), [(0, 506), (1, 505), (2, 517), (3, 499), (4, 484)])
+def test_coin_flips_keep_the_eights_that_fdpg_trains_on(root: Path, seed: int, eights: int) -> None:
+    """And with a validation part, a tenth of these less."""
+    data = UnbalancedMnist(provenance="real", kept="coin", validation=0).load(root)
+    train, valid, test = data.splits(seed)
+    assert np.bincount(data.labels.numpy()[train]).tolist() == [*TRAIN_COUNTS[:8], eights, TRAIN_COUNTS[9]]
+    assert len(valid) == 0 and np.array_equal(test, np.arange(60_000, 70_000))
+    assert -(-len(train) // 256) == 214
+    if seed == 0:
+        parts = UnbalancedMnist(provenance="real", kept="coin", validation=0.1).load(root).splits(seed)
+        assert np.array_equal(np.sort(np.concatenate(parts[:2])), train)
+        assert np.bincount(data.labels.numpy()[parts.valid])[8] == 51
+        assert len(parts.valid) == 5_466
+
+
+def test_the_expected_counts_are_fdpgs() -> None:
+    sizes = UnbalancedMnist(kept="coin", validation=0).paper_group_sizes
+    assert sizes == (*TRAIN_COUNTS[:8], 527, TRAIN_COUNTS[9])
+    assert sum(sizes) == 54_676
 
 
 @pytest.mark.parametrize("zipped", [False, True])

@@ -26,12 +26,14 @@ from rawls.datasets.core.base import (
     cut,
     draw,
     rows_at_once,
+    seeded_split,
+    shares_of_parts,
 )
 from tests.tree import ROOT
 
 RECIPES = sorted((ROOT / "conf" / "dataset").glob("*.yaml"))
 # Their papers train on the official or monthly parts: every seed has the same rows.
-OFFICIAL_SPLIT = {"bank_fraud", "celeba"}
+OFFICIAL_SPLIT = {"bank_fraud", "celeba", "celeba_blond", "celeba_eyeglasses"}
 
 
 def specify(recipe: Path, **changed: Any) -> Dataset:
@@ -112,7 +114,7 @@ class TestEveryDataset:
         for part in split:
             assert part.dtype == np.int64
             assert (np.diff(part) > 0).all()
-            assert min(sizes(twin, part)) > 0
+            assert min(sizes(twin, part)) > 0 or part is split.valid and len(part) == 0
 
     def test_the_twin_has_the_declared_imbalance(self, recipe: Path, twin: Data) -> None:
         declared = specify(recipe).paper_group_sizes
@@ -127,7 +129,7 @@ class TestEveryDataset:
             assert np.array_equal(part, same)
             assert sizes(twin, part) == sizes(twin, different)
             fixed = recipe.stem in OFFICIAL_SPLIT or (recipe.stem == "unbalanced_mnist" and name == "test")
-            assert np.array_equal(part, different) == fixed
+            assert np.array_equal(part, different) == (fixed or len(part) == 0)
 
     def test_rows_are_gathered_one_by_one_or_together_alike(self, twin: Data) -> None:
         rows = torch.from_numpy(np.random.default_rng(0).integers(len(twin.labels), size=17))
@@ -228,6 +230,19 @@ class Lopsided(Dataset):
             sources={},
             splits=lambda seed: Split(*parts),
         )
+
+
+def test_parts_have_their_shares_of_each_group_and_need_no_validation() -> None:
+    groups = np.repeat([1, 0, 1], [40, 30, 30])
+    rows = np.setdiff1d(np.arange(100), [0, 99])  # 30 and 68
+    for validation, wanted in ((0.0, ([24, 54], [0, 0], [6, 14])), (0.25, ([18, 40], [6, 14], [6, 14]))):
+        split = seeded_split(rows, groups, addressed(3, "test"), test=0.2, validation=validation)
+        assert np.array_equal(np.sort(np.concatenate(split)), rows)
+        for part, shares, of_sizes in zip(
+            split, wanted, shares_of_parts([30, 68], test=0.2, validation=validation), strict=True
+        ):
+            assert np.bincount(groups[part], minlength=2).tolist() == shares == of_sizes.tolist()
+            assert part.dtype == np.int64
 
 
 def test_an_empty_training_group_is_refused_by_name(tmp_path: Path) -> None:
