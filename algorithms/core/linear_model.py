@@ -14,7 +14,7 @@ def check_linear(model: nn.Module, name: str) -> None:
     """Raise a ValueError unless the model is one linear layer."""
     layers = [layer for layer in model.modules() if not isinstance(layer, nn.Sequential | nn.Flatten)]
     if [type(layer) for layer in layers] != [nn.Linear] or layers[0].bias is None:
-        raise ValueError(f"{name} is proven for a linear model only: choose model=logistic")
+        raise ValueError(f"{name} is proven for a linear model only: choose model=logistic with model.squash=null")
 
 
 def within(features: Tensor, bound: float) -> Tensor:

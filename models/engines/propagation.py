@@ -195,11 +195,23 @@ def _tanh(layer: nn.Module, *, in_place: bool) -> Step:
     return step
 
 
+def _sigmoid(_layer: nn.Sigmoid, *, in_place: bool) -> Step:
+    function = torch.sigmoid_ if in_place else torch.sigmoid
+
+    def step(x: Tensor) -> tuple[Tensor, Back]:
+        out = function(x)
+        return out, lambda g: _aten.sigmoid_backward.grad_input(g, out, grad_input=g)
+
+    return step
+
+
 def _max_pool2(layer: MaxPool2) -> Step:
+    size: Any = ([2, 2], [layer.stride, layer.stride])
+
     def step(x: Tensor) -> tuple[Tensor, Back]:
         x = x.contiguous(memory_format=torch.channels_last)
-        out, where = _aten.max_pool2d_with_indices(x, [2, 2])
-        return out, lambda g: _aten.max_pool2d_with_indices_backward(g, x, [2, 2], [2, 2], [0, 0], [1, 1], False, where)
+        out, where = _aten.max_pool2d_with_indices(x, *size)
+        return out, lambda g: _aten.max_pool2d_with_indices_backward(g, x, *size, [0, 0], [1, 1], False, where)
 
     return step
 
@@ -221,6 +233,7 @@ STEPS: dict[type[nn.Module], Callable[[Any], Step]] = {
     nn.ReLU: partial(_relu, in_place=False),
     nn.Tanh: partial(_tanh, in_place=False),
     Tanh: partial(_tanh, in_place=False),
+    nn.Sigmoid: partial(_sigmoid, in_place=False),
     MaxPool2: _max_pool2,
     nn.Flatten: _flatten,
 }
@@ -231,4 +244,5 @@ _IN_PLACE: dict[type[nn.Module], Callable[[Any], Step]] = {
     nn.ReLU: partial(_relu, in_place=True),
     nn.Tanh: partial(_tanh, in_place=True),
     Tanh: partial(_tanh, in_place=True),
+    nn.Sigmoid: partial(_sigmoid, in_place=True),
 }

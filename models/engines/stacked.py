@@ -1,6 +1,6 @@
 """The stacked engine: the runs of a fleet in one kernel, for small models on a GPU, where launches cost the most.
 
-The rules of models/engines/fused.py for chains of Linear layers with activations between them, on tensors with a run
+The rules of models/engines/fused.py for chains of Linear layers with activations after them, on tensors with a run
 axis. That it pays on a GPU is an expectation: it was tested on a CPU only, where models/engines/tiled.py takes its
 place.
 """
@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -28,17 +29,19 @@ ACTIVATIONS: dict[type[nn.Module], tuple[Callable[[Tensor], Tensor], Callable[[T
     nn.ReLU: (torch.relu, lambda g, out: torch.ops.aten.threshold_backward(g, out, 0)),
     nn.Tanh: (torch.tanh, torch.ops.aten.tanh_backward),
     Tanh: (tanh, torch.ops.aten.tanh_backward),
+    nn.Sigmoid: (torch.sigmoid, torch.ops.aten.sigmoid_backward),
 }
 
 
 def chain_of(module: nn.Module) -> list[nn.Module]:
-    """The layers after a flattening, if they are Linear ones and activations, Linear at both ends; else none."""
+    """The layers after a flattening, if they are Linear ones with at most one activation after each; else none."""
     first, *rest = in_order(module)
     chain = rest if type(first) is nn.Flatten and (first.start_dim, first.end_dim) == (1, -1) else [first, *rest]
     known = all(type(layer) is nn.Linear or type(layer) in ACTIVATIONS for layer in chain)
-    between = bool(chain) and type(chain[0]) is type(chain[-1]) is nn.Linear
+    linear = [False, *(type(layer) is nn.Linear for layer in chain)]
+    apart = bool(chain) and all(one or other for one, other in pairwise(linear))
     once = len(set(map(id, chain))) == len(chain)
-    return chain if known and between and once else []
+    return chain if known and apart and once else []
 
 
 class SideBySideEngine(FusedEngine, ABC):
@@ -132,6 +135,7 @@ class StackedEngine(SideBySideEngine):
                 x = x @ weight.mT if bias is None else torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
             else:
                 x = ACTIVATIONS[type(layer)][0](x)
+        entered.append(x)
         losses, by_class = CROSS_ENTROPY.losses_and_gradients(x.flatten(0, 1), labels.flatten())
         gradient, tape = by_class.unflatten(0, labels.shape), []
         if shares is not None:

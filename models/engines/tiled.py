@@ -1,6 +1,6 @@
 """The tiled engine: the runs of a fleet at once, on a CPU, for models whose kernels cost more to call than to run.
 
-The rules of models/engines/fused.py for chains of small Linear layers with activations between them, on arrays with a
+The rules of models/engines/fused.py for chains of small Linear layers with activations after them, on arrays with a
 run axis, in numpy, whose calls cost less than torch's.
 A run must come to the same numbers alone and in any fleet. So a product is taken in tiles of TILE_ROWS samples, for
 which numpy calls its kernel one after another whatever else there is; a batch is filled up with zeros to whole tiles,
@@ -40,6 +40,7 @@ ACTIVATIONS: dict[type[nn.Module], tuple[Callable[[Array], Array], Callable[[Arr
     nn.ReLU: (lambda x: np.maximum(x, 0), lambda g, out: g * (out > 0)),
     nn.Tanh: (np.tanh, lambda g, out: g * (1 - out * out)),
     Tanh: (np.tanh, lambda g, out: g * (1 - out * out)),
+    nn.Sigmoid: (lambda x: 1 / (1 + np.exp(-x)), lambda g, out: g * (out * (1 - out))),
 }
 
 
@@ -64,7 +65,9 @@ class TiledEngine(SideBySideEngine):
 
     def __init__(self, build: Callable[[], nn.Module], *, device: torch.device, chunk: int | None = None) -> None:
         super().__init__(build, device=device, chunk=chunk)
-        self._layers = _layers(chain_of(self._module))
+        chain = chain_of(self._module)
+        self._layers = _layers(chain)
+        self._last = ACTIVATIONS.get(type(chain[-1])) if chain else None  # what is applied to the outputs, if anything
         if not self._layers or device.type != "cpu":
             raise ValueError("the tiled engine takes chains of Linear layers and activations on a CPU; use engine=auto")
         features = sum(sum(layer.shape) for layer in self._layers)
@@ -152,15 +155,21 @@ class TiledEngine(SideBySideEngine):
             x = _outputs(weight, x)
             if bias is not None:
                 x += bias[:, None, :, None]
-        losses, gradient = CROSS_ENTROPY.losses_and_gradients_in_tiles(x, labels)
+        if self._last is None:
+            losses, gradient = CROSS_ENTROPY.losses_and_gradients_in_tiles(x, labels)
+        else:
+            function, back = self._last
+            out = function(x)
+            losses, gradient = CROSS_ENTROPY.losses_and_gradients_in_tiles(out.copy(), labels)
+            gradient = back(gradient, out)
         if shares is not None:
             gradient *= np.array(shares, dtype=gradient.dtype).reshape(-1, 1, 1, 1)
         tape = [(entered[-1], gradient)]
         for number in range(len(self._layers) - 1, 0, -1):
             before, weight = self._layers[number].before, params[number][0]
             assert before is not None
-            back = np.matmul(weight.swapaxes(1, 2)[:, None], gradient)
-            gradient = ACTIVATIONS[before][1](back, entered[number].swapaxes(2, 3))
+            gradient = np.matmul(weight.swapaxes(1, 2)[:, None], gradient)
+            gradient = ACTIVATIONS[before][1](gradient, entered[number].swapaxes(2, 3))
             tape.append((entered[number - 1], gradient))
         return losses, tape[::-1]
 
@@ -179,7 +188,7 @@ def _squares(passed: list[tuple[Array, Array]], *, bias: bool) -> Array:
 
 
 def _layers(chain: list[nn.Module]) -> list[_Layer]:
-    """Linear layers with what lies between them; none if two activations follow each other."""
+    """Linear layers with what lies between them."""
     layers: list[_Layer] = []
     offset, before = 0, None
     for module in chain:

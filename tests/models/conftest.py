@@ -18,17 +18,21 @@ from torch import Tensor, nn
 from rawls.models.engines.base import Weigh
 from tests.tree import ROOT
 
-RECIPES = sorted(path.stem for path in (ROOT / "conf" / "model").glob("*.yaml"))
-# Small shapes of what each recipe is for: input shape and number of classes.
+# Small shapes of what each recipe is for, with overrides behind its name: input shape and number of classes.
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "cifar_cnn": ((3, 9, 8), 10),
     "digits_cnn": ((1, 8, 8), 10),
     "logistic": ((12,), 2),
+    "logistic squash=sigmoid": ((12,), 2),
     "mnist_cnn": ((1, 28, 28), 10),
+    "papernot_cnn": ((1, 28, 28), 10),
     "resnet50": ((3, 32, 32), 2),
+    "resnet9": ((3, 19, 16), 2),
     "tabular_mlp": ((12,), 2),
+    "tabular_mlp activation=tanh": ((12,), 2),
 }
-LARGE = frozenset({"resnet50"})  # one run of two samples, and only the tests that need this very model
+RECIPES = sorted(SHAPES.keys() | {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")})
+LARGE = frozenset({"resnet50", "resnet9"})  # one run of two samples, and only the tests that need these very models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,9 @@ class Case:
 
 def instantiate(recipe: str) -> Any:
     """The model spec of a recipe, without weights that would have to be downloaded."""
-    config = yaml.safe_load((ROOT / "conf" / "model" / f"{recipe}.yaml").read_text("utf-8"))
+    name, *overrides = recipe.split()
+    config = yaml.safe_load((ROOT / "conf" / "model" / f"{name}.yaml").read_text("utf-8"))
+    config |= dict(override.split("=") for override in overrides)
     if "pretrained" in config:
         config["pretrained"] = False
     return hydra.utils.instantiate(config)

@@ -60,10 +60,14 @@ class Tanh(nn.Module):
 
 
 class MaxPool2(nn.Module):
-    """2x2 max-pooling with stride 2; an odd last row or column is dropped, as in torch."""
+    """2x2 max-pooling by steps of `stride`; a last row or column that fills no window is dropped, as in torch."""
+
+    def __init__(self, stride: int = 2) -> None:
+        super().__init__()
+        self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.max_pool2d(x.contiguous(memory_format=torch.channels_last), 2)
+        return nn.functional.max_pool2d(x.contiguous(memory_format=torch.channels_last), 2, self.stride)
 
 
 class Standardise(nn.Module):

@@ -26,8 +26,14 @@ NUM_PARAMETERS = {
     ("cifar_cnn", (3, 32, 32), 100): 562_180,
     ("digits_cnn", (1, 8, 8), 10): 3_130,
     ("tabular_mlp", (60,), 2): 60 * 256 + 256 + 256 * 256 + 256 + 256 * 2 + 2,
+    ("tabular_mlp activation=tanh", (98,), 2): 91_650,  # Adult
+    ("tabular_mlp activation=tanh", (59,), 2): 81_666,  # Dutch
     ("logistic", (104,), 2): 210,
+    ("logistic squash=sigmoid", (98,), 2): 198,
+    ("logistic", (59,), 2): 120,
     ("logistic", (1, 8, 8), 10): 650,
+    ("papernot_cnn", (1, 28, 28), 10): 26_010,
+    ("resnet9", (3, 64, 64), 2): 2_439_746,
     # torchvision's 25,557,032 has 1,000 classes; GroupNorm has as many parameters as BatchNorm.
     ("resnet50", (3, 32, 32), 2): 25_557_032 - 998 * 2049,
 }

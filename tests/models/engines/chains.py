@@ -19,6 +19,10 @@ CHAINS: dict[str, Callable[[], nn.Module]] = {
     "tanh": lambda: nn.Sequential(
         nn.Flatten(), nn.Sequential(nn.Linear(15, 7), Tanh(), nn.Linear(7, 6), nn.Tanh()), nn.Linear(6, CLASSES)
     ),
+    "squashed": lambda: nn.Sequential(nn.Flatten(), nn.Linear(15, CLASSES), nn.Sigmoid()),
+    "squashed twice": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(15, 7), nn.Sigmoid(), nn.Linear(7, CLASSES), nn.Sigmoid()
+    ),
 }
 SLOTS = [1, 7, 128, 261]
 

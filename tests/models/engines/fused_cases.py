@@ -62,6 +62,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear without bias": (lambda: nn.Linear(9, CLASSES, bias=False), VECTOR),
     "chain": (lambda: nn.Sequential(nn.Linear(9, 6), Tanh(), nn.Linear(6, CLASSES, bias=False)), VECTOR),
     "linear layers": (lambda: head(nn.Linear(9, 16), nn.ReLU(), nn.Linear(16, 12, bias=False), features=12), VECTOR),
+    "squashed": (lambda: nn.Sequential(nn.Linear(9, 6), nn.Sigmoid(), nn.Linear(6, CLASSES), nn.Sigmoid()), VECTOR),
     "linear on short sequences": (lambda: head(nn.Linear(9, 16), Tanh(), features=32), SHORT),
     "linear on long sequences": (lambda: head(nn.Linear(9, 16, bias=False), nn.ReLU(), features=320), LONG),
     "convolution of few channels": (lambda: head(nn.Conv2d(2, 4, 3), features=4 * 5 * 6), IMAGE),
@@ -77,7 +78,8 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "convolutions and pooling": (
         lambda: nn.Sequential(
             nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), MaxPool2(), Tanh()),
-            nn.Sequential(nn.Conv2d(8, 6, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(72, CLASSES)),
+            nn.Sequential(nn.Conv2d(8, 6, 3, padding=1), MaxPool2(stride=1), nn.ReLU()),
+            nn.Sequential(nn.Flatten(), nn.Linear(36, CLASSES)),
         ),
         IMAGE,
     ),
@@ -89,7 +91,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "words": (Words, TOKENS),
     "words with padding": (lambda: Words(padding_idx=2), TOKENS),
 }
-CHAINED = ("linear layers", "convolutions and pooling", "convolution of many channels")
+CHAINED = ("linear layers", "squashed", "convolutions and pooling", "convolution of many channels")
 TWO_IMAGES = ("convolutions and pooling", "residual")
 TWO_WAYS = ("residual", "words", *CHAINED)
 

@@ -160,7 +160,7 @@ def test_processes_together_equal_one_alone(engine: str, division: str, size: in
             assert torch.equal(ours.nan_to_num(7.0), first.nan_to_num(7.0)), "they would drift apart"
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.system)])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_sample_is_weighed_by_one_process(engine: str, size: int) -> None:
     for division, (slots, counts) in DIVISIONS.items():
@@ -244,6 +244,7 @@ def meet_and_part() -> str:
     return str(caught.value)
 
 
+@pytest.mark.system  # ten seconds of processes
 def test_a_process_that_dies_does_not_leave_the_others_waiting() -> None:
     (said,) = in_processes(2, meet_and_part, answers=1)
     assert said == "another process of this run has ended or did not answer"

@@ -77,6 +77,7 @@ def test_a_part_is_whole_tiles_that_fit(monkeypatch: pytest.MonkeyPatch) -> None
         (lambda: nn.Linear(104, 2), True),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(104, 2)), True),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 2)), True),
+        (lambda: nn.Sequential(nn.Flatten(), nn.Linear(98, 2), nn.Sigmoid()), True),
         (lambda: nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2)), False),  # too large to pay
         (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 2)), False),
     ],
@@ -87,4 +88,4 @@ def test_it_takes_chains_of_small_linear_layers(build: Callable[[], nn.Module], 
 
 def test_other_models_are_refused() -> None:
     with pytest.raises(ValueError, match="chains of Linear layers"):
-        TiledEngine(lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.ReLU()), device=CPU)
+        TiledEngine(lambda: nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(4, 4)), device=CPU)

@@ -33,11 +33,12 @@ def test_tanh_under_vmap_and_grad() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 8, 8), (2, 1, 5, 7), (1, 4, 2, 2)])
-def test_max_pool_equals_torch(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("stride", [1, 2])
+def test_max_pool_equals_torch(shape: tuple[int, ...], stride: int) -> None:
     torch.manual_seed(0)
     x = torch.randint(4, shape).double().requires_grad_()  # with many ties
     reference = x.detach().clone().requires_grad_()
-    ours, theirs = MaxPool2()(x), nn.functional.max_pool2d(reference, 2)
+    ours, theirs = MaxPool2(stride)(x), nn.functional.max_pool2d(reference, 2, stride)
     assert torch.equal(ours, theirs)
     ours.square().sum().backward()
     theirs.square().sum().backward()
