@@ -1,6 +1,7 @@
 """DP-SGD (Abadi et al. 2016; ASC paper, Algorithm 1): one clipping norm, one uniform sample of the training set.
 
-With sampling='without_replacement' as the ASC paper accounts it (replace-one); with 'poisson' as Opacus does.
+With sampling='without_replacement' as the ASC paper accounts it (replace-one); with 'poisson' at rate M/n; with
+'opacus' as its data loader draws, and as FDPG's epsilons come about: at one over the steps of an epoch, 1 / ceil(n/M).
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class DpSgd(Method):
     """
 
     clip_norm: Positive = 1.0
-    sampling: Literal["without_replacement", "poisson"] = "without_replacement"
+    sampling: Literal["without_replacement", "poisson", "opacus"] = "without_replacement"
 
     @property
     def neighbouring(self) -> Neighbouring:
-        return Neighbouring.ADD_REMOVE if self.sampling == "poisson" else Neighbouring.REPLACE_ONE
+        return Neighbouring.REPLACE_ONE if self.sampling == "without_replacement" else Neighbouring.ADD_REMOVE
 
     def plan(self, task: Task, budget: Budget) -> Plan:
         return budget.plan(lambda kappa: [(self._gradient(task, kappa * self.clip_norm), task.steps)])
@@ -43,5 +44,7 @@ class DpSgd(Method):
         law: SamplingLaw = UniformWithoutReplacement(population, task.batch_size)
         if self.sampling == "poisson":
             law = UniformPoisson(population, task.batch_size / population.total)
+        elif self.sampling == "opacus":
+            law = UniformPoisson(population, 1 / task.steps_per_epoch)
         bounds = (self.clip_norm,) * len(population.sizes)
         return Release(name="gradient", law=law, bounds=bounds, noise_std=noise_std)

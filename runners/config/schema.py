@@ -64,9 +64,14 @@ class Schedule:
 
 @dataclass
 class Probe:
-    """Measurements beside the training, outside the accounting; null is never."""
+    """Measurements beside the training, outside the accounting, each every so many steps; null is never.
+
+    `group_gradients_rows` is how many rows of each group are measured at most; null takes the whole training set.
+    """
 
     sampling_variance_every: int | None = field(default=None, metadata={"must": Count | None})
+    group_gradients_every: int | None = field(default=None, metadata={"must": Count | None})
+    group_gradients_rows: int | None = field(default=None, metadata={"must": Count | None})
 
 
 @dataclass

@@ -1,11 +1,11 @@
 """Expands an experiment's blocks, or a plain grid, into runs; and writes the manifest of a target.
 
 An experiment (conf/experiment/<paper>/<target>.yaml) has `common` overrides, and `blocks` of further ones
-under the label that tables print. Every value, alone or in a list, is an axis of the block's grid. The
-command line wins: where blocks differ in a key (mostly `algorithm`), naming one of their values selects
-those blocks; any other value takes the place of theirs, and an algorithm that no block names joins as a
-block of its own. Seeds are 0, 1, … up to the experiment's number, or the scale's if that is smaller, unless
-`seed` is given.
+under the label that tables print, in which `{algorithm}` stands for the method's name: a block may have several.
+Every value, alone or in a list, is an axis of the block's grid. The command line wins: where blocks differ in a key
+(mostly `algorithm`), naming one of their values selects those blocks; any other value takes the place of theirs, and
+an algorithm that no block names joins as a block of its own. Seeds are 0, 1, … up to the experiment's number, or the
+scale's if that is smaller, unless `seed` is given.
 """
 
 import itertools
@@ -245,7 +245,7 @@ def _seeds(
         config = compose(point)
         yield ComposedRun(
             run_id=run_id(config),
-            label=label or name_of(config["algorithm"]),
+            label=(label or "{algorithm}").replace("{algorithm}", name_of(config["algorithm"])),
             overrides=point,
             config=config,
             coordinates=_coordinates(config, point),

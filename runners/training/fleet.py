@@ -94,10 +94,13 @@ def train_fleet(
                 _Fleet(members, report, team).train()
 
 
-def _side_by_side(run: RunInTraining) -> tuple[int, bool, str]:
-    """Which runs of a fleet can be stepped together: at the same step, all private or all open; no solvers."""
-    method = run.prepared.method
-    return run.step, method.private, run.folder.run_id if isinstance(method, Solver) else ""
+def _side_by_side(run: RunInTraining) -> tuple[int, int, bool, str]:
+    """Which runs of a fleet can be stepped together: at the same step of as many, all private or all open; no solvers.
+
+    Seeds may differ in steps where they differ in how many rows they train on.
+    """
+    method, steps = run.prepared.method, run.prepared.task.steps
+    return run.step, steps, method.private, run.folder.run_id if isinstance(method, Solver) else ""
 
 
 def _open(config: Config, folder: RunFolder) -> RunInTraining:
@@ -147,8 +150,10 @@ class _Fleet:
         self.device = device_of(runs[0].config)
         self.data = on_device(first.data, self.device)
         self.private = first.method.private
-        engine = build_engine(runs[0].config, self.data, private=self.private)
-        self.engine: Engine = engine if team is None else team.engine(engine)
+        self.engine = self._engine(private=self.private)
+        self.measure_every = runs[0].config["probe"]["group_gradients_every"]
+        # Open runs have an engine without gradients of single samples, which are measured by another.
+        self.measuring = self._engine(private=True) if self.measure_every and not self.private else self.engine
         gather_all: Gather = partial(gather, self.data, device=self.device)
         self.gather = gather_all if team is None else team.gather(gather_all)
         self.steps = first.task.steps
@@ -170,6 +175,8 @@ class _Fleet:
     def train(self) -> None:
         start, save_at = self.runs[0].step, time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
         probe_every = self.runs[0].config["probe"]["sampling_variance_every"]
+        if start == 0 and self.measure_every:
+            self._measure()
         try:
             for step in range(start, self.steps):
                 self._end_what_is_spent()
@@ -212,6 +219,8 @@ class _Fleet:
         for run, before in zip(self.runs, self.before, strict=True):
             run.step = step
             run.seconds = before + (time.perf_counter() - self.started) / len(self.runs)
+        if self.measure_every and (step % self.measure_every == 0 or step == self.steps):
+            self._measure()
         if step in self.evaluations:
             rows = [recorder.record(member, params) for recorder, member, params in self._recorded()]
             if any(run.config["privacy"]["secure"] for run in self.runs):
@@ -237,6 +246,16 @@ class _Fleet:
                 variance = sampling_variance(self.engine, params, member, step)
             if variance is not None:
                 run.folder.append_history({"step": step + 1, "kind": "sampling_variance", "variance": variance})
+
+    def _measure(self) -> None:
+        """The groups' losses and gradients where the runs stand: at what they take steps from, averaged or not."""
+        members: Sequence[Member | SolverMember] = self.stepper.members
+        for recorder, member, params in zip(self.recorders, members, self.stepper.params, strict=True):
+            recorder.measure(self.measuring, member, params)
+
+    def _engine(self, *, private: bool) -> Engine:
+        engine = build_engine(self.runs[0].config, self.data, private=private)
+        return engine if self.team is None else self.team.engine(engine)
 
     def _stepper(self, members: list[Any], params: torch.Tensor | None = None) -> PrivateStep | OpenStep | SolverStep:
         params = self._initial() if params is None else params

@@ -1,4 +1,4 @@
-"""Accuracy and loss by group: WGA is the lowest group accuracy, AVG the unweighted mean over the groups."""
+"""What is counted of predictions by group: WGA is the lowest group accuracy, AVG the mean of them, unweighted."""
 
 from __future__ import annotations
 
@@ -23,3 +23,13 @@ def group_metrics(losses: np.ndarray, correct: np.ndarray, groups: np.ndarray, n
         "loss": loss.tolist(),
         "count": count.tolist(),
     }
+
+
+def positive_counts(
+    correct: np.ndarray, labels: np.ndarray, groups: np.ndarray, num_groups: int
+) -> dict[str, list[int]]:
+    """Of a task of two classes, by group: the samples of class 1, those predicted to be, and those that are both."""
+    positive = labels == 1
+    predicted = positive == correct
+    found = {"positives": positive, "predicted_positives": predicted, "true_positives": positive & predicted}
+    return {name: np.bincount(groups[which], minlength=num_groups).tolist() for name, which in found.items()}

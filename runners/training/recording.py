@@ -16,6 +16,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from rawls.algorithms.core.group_gradients import NOTE as GROUPS_NOTE
+from rawls.algorithms.core.group_gradients import group_gradients, positions_of_groups
 from rawls.algorithms.core.method import Attacks
 from rawls.algorithms.core.rows import Gather, Member
 from rawls.algorithms.core.sampling_variance import NOTE as PROBE_NOTE
@@ -26,7 +28,7 @@ from rawls.models.engines.base import Engine
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store import environment
 from rawls.runners.store.stored import PRIVACY
-from rawls.runners.training.metrics import group_metrics
+from rawls.runners.training.metrics import group_metrics, positive_counts
 from rawls.runners.training.privacy_sheet import Trained, privacy_sheet
 
 if TYPE_CHECKING:
@@ -39,10 +41,15 @@ MOST_ROWS = {"train": 2_000, "test": 10_000}
 
 
 def evaluated_rows(data: Data, split: Split, num_groups: int, seed: int) -> dict[str, Rows]:
-    """The rows of each part that are evaluated while a run trains; of all groups, and a function of the seed alone."""
+    """The rows of each part that are evaluated while a run trains; of all groups, and a function of the seed alone.
+
+    A split that holds nothing out for validation has no such part.
+    """
     found = {}
     for part in ("valid", "train", "test"):
         rows = getattr(split, part)
+        if len(rows) == 0:
+            continue
         most = max(MOST_ROWS.get(part, len(rows)), SMALLEST_CUT * num_groups)
         found[part] = cut(rows, data.groups.numpy(), num_groups, most, addressed(seed, f"evaluated {part} rows"))
     return found
@@ -71,32 +78,49 @@ class Recorder:
     split: Split
     gather: Gather
     device: torch.device
+    _measured: list[Tensor] | None = field(default=None, init=False)  # positions of each group
     # Step and metrics of the last evaluation: at the end, the results are the same.
     _last: tuple[int, dict[str, dict[str, Any]]] = field(default=(-1, {}), init=False)
+    # Of each part at the end, what only the summary has: by group, how often class 1 is the label and the prediction.
+    _positives: dict[str, dict[str, list[int]]] = field(default_factory=dict, init=False)
 
     @cached_property
     def _sampled(self) -> dict[str, Rows]:
         return evaluated_rows(self.data, self.split, len(self.run.prepared.group_names), self.run.config["seed"])
 
     def record(self, member: Member | SolverMember, params: Tensor) -> list[dict[str, Any]]:
-        """Evaluate the parts: a line of history each, that of the validation part with the present group weights."""
+        """Evaluate the parts: a line of history each, the first (validation, if any) with the group weights."""
         run = self.run
         parts = self._parts(params, at_end=run.step == run.prepared.task.steps)
         weights = member.method.group_weights(member.task, member.state)
-        own = {"valid": {"group_weights": None if weights is None else weights.tolist()}}
+        own = {next(iter(parts)): {"group_weights": None if weights is None else weights.tolist()}}
         at = {"step": run.step, "epoch": run.step / member.task.steps_per_epoch}
         rows = [{**at, "split": part, **metrics, **own.get(part, {})} for part, metrics in parts.items()]
         for row in rows:
             run.folder.append_history(row)
-        run.wga = parts["valid"]["wga"]
+        run.wga = parts["valid"]["wga"] if "valid" in parts else None
         return rows
+
+    def measure(self, engine: Engine, member: Member | SolverMember, params: Tensor) -> None:
+        """Add a line of history: of each group, losses and gradients at these parameters, by an engine with norms."""
+        run, probe = self.run, self.run.config["probe"]
+        if self._measured is None:
+            generator = addressed(run.config["seed"], "group gradients")
+            population = member.task.population
+            self._measured = positions_of_groups(member.data, population, probe["group_gradients_rows"], generator)
+        at = {"step": run.step, "epoch": run.step / member.task.steps_per_epoch, "kind": "group_gradients"}
+        run.folder.append_history(at | group_gradients(engine, params, member, self._measured))
 
     def finish(self, member: Member | SolverMember, params: Tensor) -> None:
         """Check the ledger against the plan, then write the results."""
         run = self.run
-        notes = [NOTE, *([PROBE_NOTE] if run.config["probe"]["sampling_variance_every"] else [])]
+        probes = {"sampling_variance_every": PROBE_NOTE, "group_gradients_every": GROUPS_NOTE}
+        notes = [NOTE, *(note for probe, note in probes.items() if run.config["probe"][probe])]
         trained = _trained(member, notes)
-        summary = summary_of(run, self._parts(params, at_end=True)) | _spent(member, trained)
+        parts = {
+            part: metrics | self._positives.get(part, {}) for part, metrics in self._parts(params, at_end=True).items()
+        }
+        summary = summary_of(run, parts) | _spent(member, trained)
         lines = [] if trained is None else trained.lines
         assumptions = [*run.prepared.assumptions, *notes]
         ledger = {"cells": member.task.population.to_dict(), "releases": lines, "assumptions": assumptions}
@@ -118,8 +142,10 @@ class Recorder:
         for part, rows in self._sampled.items():
             wanted = self.split.test if at_end and part == "test" else rows
             losses, correct = self._scores(params, wanted)
-            groups = self.data.groups.numpy()[wanted]
-            metrics = group_metrics(losses, correct, groups, len(run.prepared.group_names))
+            groups, num_groups = self.data.groups.numpy()[wanted], len(run.prepared.group_names)
+            metrics = group_metrics(losses, correct, groups, num_groups)
+            if at_end and self.data.num_classes == 2:
+                self._positives[part] = positive_counts(correct, self.data.labels.numpy()[wanted], groups, num_groups)
             parts[part] = metrics | {"rows": len(wanted)} | self._under_attack(params, part, wanted)
         self._last = run.step if at_end else -1, parts
         return parts

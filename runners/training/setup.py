@@ -147,7 +147,7 @@ def check_model(config: Config) -> None:
     if isinstance(method, Solver):
         data = load(config)
         method.check_model(_module(_key(config["model"]), data.inputs.shape, data.num_classes, config["data"]["root"]))
-    elif method.private:  # an open method may mix samples
+    elif method.private or config["probe"]["group_gradients_every"]:  # an open method may mix samples otherwise
         _checked(_key(config["model"]), _where(config), config["engine"])
     if isinstance(method, Attacks):
         method.check_inputs(_some_inputs(_where(config)))

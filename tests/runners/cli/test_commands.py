@@ -96,7 +96,7 @@ def test_a_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]
             "unknown key 'optimizer.lrr': did you mean optimizer.lr?",
         ),
         (["targets", "scale=large"], "unknown scale 'large'"),
-        (["data"], "name a dataset first: one of bank_fraud,"),
+        (["data"], "name a dataset first: one of adult,"),
         (["data", "digit"], "unknown dataset 'digit': did you mean digits?"),
         (["train", "seed=x"], "seed=x must be an integer"),
     ],
@@ -215,6 +215,7 @@ def test_render_trains_nothing(swept: list[list[str]], capsys: pytest.CaptureFix
     assert not (folder / "results").exists()
 
 
+@pytest.mark.system  # plans every target twice
 def test_targets_lists_every_target_and_every_drawing(
     capsys: pytest.CaptureFixture[str], swept: list[list[str]]
 ) -> None:

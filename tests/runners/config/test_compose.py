@@ -86,7 +86,7 @@ def test_a_composed_configuration_is_the_resolved_one() -> None:
         (["algorithm=dpsdg"], "unknown algorithm 'dpsdg': did you mean dpsgd?"),
         (["experiment=asc/tabel1"], "unknown experiment 'asc/tabel1': did you mean asc/table1?"),
         (["hydra/launcher=slurmm"], "unknown hydra/launcher 'slurmm': did you mean slurm?"),
-        (["dataset=[digits,celeba]"], "dataset=[digits,celeba] chooses nothing: choose one of bank_fraud,"),
+        (["dataset=[digits,celeba]"], "dataset=[digits,celeba] chooses nothing: choose one of adult,"),
         (["model=null"], "model=null chooses nothing: choose one of cifar_cnn, digits_cnn,"),
         (["~model"], "model is not chosen: set model=NAME, one of cifar_cnn, digits_cnn,"),
         (["recipe=digit"], "unknown recipe 'digit': did you mean digits?"),
@@ -208,6 +208,8 @@ def test_an_id_does_not_depend_on_where_and_why_a_run_is_made(override: str) -> 
         "schedule.max_steps=null",
         "schedule.plan_only=true",
         "probe.sampling_variance_every=10",
+        "probe.group_gradients_every=10",
+        "probe.group_gradients_rows=10",
     ],
 )
 def test_an_id_depends_on_everything_else(override: str) -> None:

@@ -39,7 +39,7 @@ def test_every_folder_of_the_record_has_its_command() -> None:
 @pytest.mark.parametrize("target", COMMANDS)
 def test_every_recorded_id_comes_out_again(target: str) -> None:
     # A plan reads no data, and says nothing of them; runs were trained on the real ones.
-    data = [] if target == "asc/calibration" else ["dataset.provenance=real"]
+    data = [] if target.endswith("/calibration") else ["dataset.provenance=real"]
     asked = [f"experiment={target}", *COMMANDS[target], *data]
     ids = {run.run_id for run in plan(asked).runs}
     if target == "asc/calibration":
@@ -57,6 +57,17 @@ def test_noise_that_is_not_asked_for_leaves_the_ids_from_before_it_existed(algor
     asked = ["dataset=digits", f"algorithm={algorithm}", "scale=paper", "schedule.plan_only=true"]
     assert run_id(compose(asked)) == expected
     assert run_id(compose([*asked, "algorithm.gradient_noise=0.1"])) != expected
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "expected"),
+    [("tabular_mlp", "activation=tanh", "081941bc099b7be2"), ("logistic", "squash=sigmoid", "b7b9debb33f7cbc8")],
+    ids=["tabular_mlp", "logistic"],
+)
+def test_what_fdpg_asks_of_a_model_leaves_the_ids_from_before(model: str, field: str, expected: str) -> None:
+    asked = ["dataset=digits", "algorithm=dpsgd", "scale=paper", "schedule.plan_only=true", f"model={model}"]
+    assert run_id(compose(asked)) == expected
+    assert run_id(compose([*asked, f"model.{field}"])) != expected
 
 
 def test_a_class_that_moves_keeps_its_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from rawls.runners.training.metrics import group_metrics
+from rawls.runners.training.metrics import group_metrics, positive_counts
 
 
 def test_by_hand() -> None:
@@ -27,3 +27,10 @@ def test_an_empty_group_is_nan_and_never_zero() -> None:
     assert metrics["count"] == [1, 0, 1]
     assert math.isnan(metrics["accuracy"][1])
     assert math.isnan(metrics["wga"]) and math.isnan(metrics["avg"])
+
+
+def test_positives_by_hand() -> None:
+    labels, groups = np.array([1, 1, 0, 0, 1]), np.array([0, 0, 0, 1, 1])
+    predicted = np.array([1, 0, 1, 0, 1])
+    found = positive_counts(predicted == labels, labels, groups, 3)
+    assert found == {"positives": [2, 1, 0], "predicted_positives": [2, 1, 0], "true_positives": [1, 1, 0]}

@@ -37,6 +37,45 @@ def test_accuracies_under_attack_are_those_of_methods_that_attack(tmp_path: Path
     assert Store(tmp_path / "again").summary(run_id(again))["test"] == attacking["test"]
 
 
+def test_positives_are_counted_of_two_classes_at_the_end_alone(tmp_path: Path) -> None:
+    asked = ["algorithm=sgd", "scale=smoke", "schedule.max_steps=2", "tracking=off", f"results.root={tmp_path}"]
+    binary = ["dataset=dutch", "dataset.provenance=simulated"]
+    configs = [resolve(compose([*asked, *own])) for own in (binary, ["dataset=digits"])]
+    assert train(configs, command="test").exit_code == 0
+    two, ten = (Store(tmp_path).summary(run_id(config))["test"] for config in configs)
+    assert "positives" not in ten
+    data = setup.load(configs[0])
+    labels, groups = (values[data.splits(0).test].numpy() for values in (data.labels, data.groups))
+    right = np.multiply(two["accuracy"], two["count"])
+    for group, count in enumerate(two["count"]):
+        positives, predicted, both = (two[f"{name}positives"][group] for name in ("", "predicted_", "true_"))
+        assert positives == int(((groups == group) & (labels == 1)).sum())
+        assert both + (count - positives - (predicted - both)) == pytest.approx(right[group])
+    store = load(tmp_path)
+    assert "positives" not in store.history
+    assert store.groups["positives"].notna().tolist() == (store.groups["run_id"] == run_id(configs[0])).tolist()
+
+
+def test_a_split_without_validation_rows_has_no_such_part(tmp_path: Path) -> None:
+    """Neither in history nor in results; group weights stand in the first line that there is."""
+    asked = ["dataset=dutch", "dataset.provenance=simulated", "scale=smoke", "tracking=off", "algorithm=asc"]
+    found = {}
+    for validation in (0, 0.1):
+        config = resolve(compose([*asked, f"dataset.validation={validation}", f"results.root={tmp_path}"]))
+        assert train([config], command="test").exit_code == 0
+        found[validation] = run_id(config)
+    store = load(tmp_path)
+    for validation, parts in ((0, ["train", "test"]), (0.1, ["valid", "train", "test"])):
+        this = found[validation]
+        history = store.history[store.history["run_id"] == this]
+        assert history["split"].tolist() == parts * 2
+        assert history["group_weights"].notna().tolist() == [part == parts[0] for part in parts] * 2
+        assert [part for part in ("valid", "train", "test") if part in Store(tmp_path).summary(this)] == parts
+        row = store.runs[store.runs["run_id"] == this].iloc[0]
+        assert np.isnan(row["valid_wga"]) == (validation == 0)
+        assert not np.isnan(row["test_wga"])
+
+
 def test_scores_of_every_example_on_request(tmp_path: Path) -> None:
     asked = ["dataset=digits", "dataset.max_examples=200", "scale=smoke", "algorithm=dpsgd", "schedule.max_steps=12"]
     config = resolve(compose([*asked, "tracking=off", "results.scores=true", f"results.root={tmp_path}"]))
