@@ -138,16 +138,16 @@ def column_title(column: str) -> str:
     return " ".join([dataset_title(dataset), *map(metric_title, rest)])
 
 
-def comparison_table(comparison: pd.DataFrame, caption: str) -> Table:
+def comparison_table(comparison: pd.DataFrame, caption: str, decimals: int = 1) -> Table:
     return Table(
         caption=caption,
         header=HEADER,
-        rows=[_cells(row) for row in comparison.to_dict("records")],
+        rows=[_cells(row, decimals) for row in comparison.to_dict("records")],
         num_labels=2,
     )
 
 
-def _cells(row: dict[str, Any]) -> list[Cell]:
+def _cells(row: dict[str, Any], decimals: int) -> list[Cell]:
     paper = Spread(mean=row["paper_mean"], std=row["paper_std"], n=row["paper_n"])
     ours = Spread(mean=row["mean"], std=row["std"], n=row["n"])
     counted = f" (n={ours.n})" if ours.n == row["needed"] else ""  # a cell with seeds missing says so by itself
@@ -155,9 +155,9 @@ def _cells(row: dict[str, Any]) -> list[Cell]:
     texts = [
         row["method"],
         column_title(row["column"]),
-        spread_text(paper, needed=paper.n),
-        spread_text(ours, needed=row["needed"]) + counted,
-        signed(row["difference"]),
+        spread_text(paper, needed=paper.n, decimals=decimals),
+        spread_text(ours, needed=row["needed"], decimals=decimals) + counted,
+        signed(row["difference"], decimals),
         DASH if math.isnan(apart) else f"{apart:.1f}",
         row["verdict"],
     ]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from rawls.analysis.draw.drawing import Drawing, text_file
-from rawls.analysis.draw.kinds import accuracy, budget, calibration, curves, selection
+from rawls.analysis.draw.kinds import accuracy, budget, calibration, claims, curves, groups, selection
 from rawls.analysis.draw.tables import csv_text
 from rawls.analysis.metrics.choose_epoch import LAST
 from rawls.analysis.read.load import MADE_BY, Store, load
@@ -27,6 +27,8 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "training_curve": curves.training_curve,
     "sampling_variance": curves.sampling_variance,
     "calibration_table": calibration.draw,
+    "claims_table": claims.draw,
+    "group_table": groups.draw,
     "selection_table": selection.draw,
 }
 OURS = [f"{name}.{form}" for name in ("table", "comparison") for form in ("md", "tex", "csv")]

@@ -13,7 +13,7 @@ from rawls.analysis.draw.titles import DASH
 from rawls.analysis.metrics.statistics import Spread
 
 GREEK = {"α": "alpha", "γ": "gamma", "δ": "delta", "ε": "varepsilon", "ζ": "zeta", "η": "eta", "κ": "kappa"}
-GREEK |= {"λ": "lambda", "ξ": "xi", "σ": "sigma", "τ": "tau"}
+GREEK |= {"λ": "lambda", "ξ": "xi", "π": "pi", "σ": "sigma", "τ": "tau"}
 LATEX = {letter: rf"$\{name}$" for letter, name in GREEK.items()} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "{": r"\{", "}": r"\}",
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "–": "--", "−": "$-$", "·": r"$\cdot$",

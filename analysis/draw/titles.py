@@ -4,9 +4,25 @@ DATASETS = {
     "digits": "Digits",
     "unbalanced_mnist": "Unbalanced MNIST",
     "celeba": "CelebA",
+    "celeba_blond": "CelebA (blond)",
+    "celeba_eyeglasses": "CelebA (eyeglasses)",
     "bank_fraud": "Bank Fraud",
+    "adult": "Adult",
+    "dutch": "Dutch",
 }
-METRICS = {"wga": "WGA", "avg": "AVG"}
+METRICS = {
+    "wga": "WGA",
+    "avg": "AVG",
+    "total": "Total",
+    "worst": "Worst group",
+    "pi": "π",
+    "pi_of_means": "π (of means)",
+    "pi_of_seeds": "π (of seeds)",
+    "demographic_parity": "Demographic parity",
+    "equal_opportunity": "Equal opportunity",
+    "equalised_odds": "Equalised odds",
+    "equalised_odds_worst": "Equalised odds (worst)",
+}
 METRICS_IN_WORDS = {"wga": "Worst-group accuracy", "avg": "Average group accuracy"}
 DASH = "–"
 

@@ -18,7 +18,7 @@ RULES: Mapping[str, str] = {
     BEST_VALID_WGA: "evaluation of highest validation WGA, the latest among equals",
 }
 _OF_A_RUN = ("wga", "avg")
-_OF_A_GROUP = ("accuracy", "loss", "count")
+_OF_A_GROUP = ("accuracy", "loss", "count", "positives", "predicted_positives", "true_positives")
 
 
 def check_rule(rule: str) -> str:

@@ -56,7 +56,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     # one row per line of history.jsonl; a half-written last line is left out
     "history": {
         "run_id": "the run",
-        "kind": "'evaluation', or what a probe calls its lines ('sampling_variance')",
+        "kind": "'evaluation', or what a probe calls its lines ('sampling_variance', 'group_gradients')",
         "step": "steps taken",
         "epoch": "the same in epochs",
         "split": "what was evaluated: 'valid', and since it is logged 'train' and 'test'; choices are made by 'valid' "
@@ -65,8 +65,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "wga": "lowest group accuracy",
         "avg": "mean of the group accuracies",
         "variance": "of a probe of the sampling variance",
-        "…": "whatever else the runs logged, under its own name: accuracy, loss, count, group_weights (one entry per "
-        "group, as lists or arrays)",
+        "…": "whatever else the runs logged, under its own name: accuracy, loss, count, group_weights, and of a "
+        "probe gradient_norm, gradient_variance, clipping_error (one entry per group, as lists or arrays)",
     },
     # one row per run, split and group, of the last iterate; a plan-only run has one per group, without a split
     "groups": {
@@ -81,6 +81,10 @@ COLUMNS: dict[str, dict[str, str]] = {
         "calibrated": "whether the noise was calibrated for it; None if the summary does not say",
         "epsilon": "what the plan charges its members: what is guaranteed",
         "epsilon_spent": "what the ledger came to for them",
+        "positives": "of a task of two classes, its samples of class 1; NaN of other tasks, and where "
+        "a run is older than this column",
+        "predicted_positives": "its samples that are predicted to be of class 1",
+        "true_positives": "its samples of class 1 that are predicted to be",
     },
     # one row per run and owner, of methods that keep a budget for each
     "owners": {

@@ -70,9 +70,10 @@ ASSUMPTIONS = ["assumptions"]
 MADE_BY = ["git_sha", "git_dirty", "versions", "device", "finished"]
 RUNS = RUN_TEXTS + ["private"] + RUN_NUMBERS + CLAIM_TEXTS + PLAN_TEXTS + PLAN_NUMBERS + ASSUMPTIONS + MADE_BY
 HISTORY = histories.COLUMNS
+POSITIVES = ["positives", "predicted_positives", "true_positives"]
 GROUPS = [
     "run_id", "split", "group", "group_name", "accuracy", "loss", "count", "train_count", "calibrated", "epsilon",
-    "epsilon_spent",
+    "epsilon_spent", *POSITIVES,
 ]  # fmt: skip
 OWNERS = ["run_id", "owner", "owner_name", "budget", "epsilon", "epsilon_spent"]
 BOOLS = ["private", "git_dirty"]
@@ -327,6 +328,8 @@ def _groups(summary: dict[str, Any]) -> dict[str, list[Any]]:
             values = _padded(scores.get(name), number)
             found[f"groups.{name}"] += [None if count == 0 else x for x, count in zip(values, counts, strict=True)]
         found["groups.count"] += counts
+        for name in POSITIVES:
+            found[f"groups.{name}"] += _padded(scores.get(name), number)
         found["groups.train_count"] += _padded(summary.get("group_sizes"), number)
         found["groups.calibrated"] += [None if covered is None else group in covered for group in range(number)]
         found["groups.epsilon"] += _padded(epsilons, number)

@@ -21,7 +21,8 @@ from rawls.analysis.read.settings import Settings
 
 EVERYTHING = "all runs"
 AXES = ("seed", "privacy.epsilon", "privacy.noise_multiplier")  # chosen by themselves, so they name no configuration
-DULL = ("probe.sampling_variance_every", "schedule.evaluations", "schedule.plan_only", "privacy.search")
+PROBES = ("probe.sampling_variance_every", "probe.group_gradients_every", "probe.group_gradients_rows")
+DULL = (*PROBES, "schedule.evaluations", "schedule.plan_only", "privacy.search")
 BIND: Literal["query-params"] = "query-params"
 DEFAULTS = 6
 

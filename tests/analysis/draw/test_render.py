@@ -133,5 +133,7 @@ def test_the_kinds_are_those_of_the_experiments() -> None:
         "training_curve",
         "sampling_variance",
         "calibration_table",
+        "claims_table",
+        "group_table",
         "selection_table",
     }

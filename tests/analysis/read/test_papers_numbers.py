@@ -54,6 +54,72 @@ def test_the_printed_noise_multipliers_round_their_lattice_points(
     assert agreement(lattice_point, row["printed"].item()) == "equal"
 
 
+# FDPG's four tables: cells, and the test rows of its CelebA groups (non-blond M and F, blond F and M).
+FDPG_CELLS = {"table1": 62, "table2": 92, "table3": 128, "table4": 12}
+CELEBA_TEST_ROWS = [7535, 9767, 2480, 180]
+FDPG_PAIRS = [
+    ("table1", "adult", ("male", "female")),
+    ("table1", "dutch", ("male", "female")),
+    ("table2", "unbalanced_mnist", ("class2", "class8")),
+    ("table2", "celeba_eyeglasses", ("male", "female")),
+]
+
+
+def fdpg(table: str) -> dict[tuple[str, str], float]:
+    return {(row.method, row.column): row.mean for row in reported("fdpg", table).itertuples()}
+
+
+@pytest.mark.parametrize("table", FDPG_CELLS)
+def test_every_cell_of_fdpg_is_there_with_its_spread_where_one_is_printed(table: str) -> None:
+    rows = reported("fdpg", table)
+    assert len(rows) == FDPG_CELLS[table]
+    assert rows["std"].notna().all() == rows["n"].eq(5).all() == (table != "table4")
+    assert rows["std"].isna().all() == (table == "table4")
+
+
+def test_fdpg_prints_294_cells_and_some_are_as_they_stand_there() -> None:
+    assert sum(FDPG_CELLS.values()) == 294
+    spreads = {(row.method, row.column): (row.printed, row.std) for row in reported("fdpg", "table2").itertuples()}
+    assert spreads["FDPG", "unbalanced_mnist/pi"] == ("1.84", 2.7)
+    assert spreads["FDPG (AUTO-S)", "unbalanced_mnist/class8"] == ("77.35", 5.5)
+    assert spreads["DPSUR", "celeba_eyeglasses/total"] == ("93.54", 0.0)
+    assert fdpg("table4")["AUTO-S", "adult/equalised_odds"] == 0.2250
+
+
+def test_the_totals_of_adult_are_the_means_of_its_two_equal_groups_but_for_dpsur() -> None:
+    cells = fdpg("table1")
+    apart = {
+        method: abs((cells[method, "adult/male"] + cells[method, "adult/female"]) / 2 - cells[method, "adult/total"])
+        for method, column in cells
+        if column == "adult/total"
+    }
+    assert {method for method, distance in apart.items() if distance > 0.021} == {"DPSUR"}
+
+
+def test_the_totals_of_celeba_are_its_four_groups_weighted_by_their_test_rows_but_for_one() -> None:
+    cells = fdpg("table3")
+    apart = {}
+    for method in [method for method, column in cells if column == "celeba_blond/total"]:
+        groups = [cells[method, f"celeba_blond/group{place}"] for place in (1, 2, 3, 4)]
+        weighted = sum(a * n for a, n in zip(groups, CELEBA_TEST_ROWS, strict=True)) / sum(CELEBA_TEST_ROWS)
+        apart[method] = abs(weighted - cells[method, "celeba_blond/total"])
+    assert {method for method, distance in apart.items() if distance > 0.015} == {"DP-IS-SGD"}
+
+
+def test_gaps_of_two_groups_are_those_of_the_printed_means_in_32_of_34_rows() -> None:
+    others, rows = [], 0
+    for table, dataset, (one, other) in FDPG_PAIRS:
+        cells = fdpg(table)
+        for method in [method for method, column in cells if column == f"{dataset}/pi"]:
+            base = f"NON-DP{' (AUTO-S)' if 'AUTO-S' in method else ''}"
+            costs = [cells[base, f"{dataset}/{name}"] - cells[method, f"{dataset}/{name}"] for name in (one, other)]
+            rows += 1
+            if abs(abs(costs[0] - costs[1]) - cells[method, f"{dataset}/pi"]) > 0.021:
+                others.append((method, dataset))
+    assert rows == 34
+    assert others == [("DiSK", "celeba_eyeglasses"), ("FDPG (AUTO-S)", "celeba_eyeglasses")]
+
+
 def test_printed_digits_survive_reading() -> None:
     printed = reported("asc", "calibration").set_index(["method", "column"])["printed"]
     assert printed["aZB", "celeba/256/noise_multiplier"] == "570.00"
