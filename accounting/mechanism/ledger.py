@@ -120,6 +120,15 @@ class Ledger:
             raise ValueError(f"'{declared.name}' looked at nothing, so its thresholds can't be rescaled")
         return release.noise_std
 
+    def open_again(self, release: Release, step: int) -> None:
+        """`open` in short, for a usual release that may be the last one of its name once more."""
+        same, line = self._open[release.name]
+        if same is release and step > line.last_step:
+            line.last_step = step
+            line.count += 1
+        else:
+            self._record(release, step)
+
     def noise_vectors(self) -> dict[str, Tensor]:
         """Of each pass with a tree, what must be kept to go on without drawing its noise again."""
         kept = {name: rounds.vectors() for name, rounds in self._passes.items()}
@@ -210,14 +219,19 @@ class FleetLedgers:
     def __init__(self, ledgers: Sequence[Ledger]) -> None:
         self._ledgers = ledgers
         self._noise = FleetNoise([ledger._streams for ledger in ledgers])
-        self._releases: Sequence[Release | Rescaled] = []
+        self._usual: list[Release] | None = None  # the last releases, if nothing of them is special
         self._names: tuple[str, ...] = ()
+        self._stds: tuple[float, ...] = ()
 
     def publish(self, releases: Sequence[Release | Rescaled], totals: Tensor, step: int) -> Tensor:
         """Add each run's noise to its private sum [run, coordinate], in place, and record it."""
-        stds = tuple([ledger.open(release, step) for ledger, release in zip(self._ledgers, releases, strict=True)])
-        if releases != self._releases:
-            self._releases = releases
+        if self._usual is not None and releases == self._usual:
+            for ledger, release in zip(self._ledgers, self._usual, strict=True):
+                ledger.open_again(release, step)
+        else:
+            self._stds = tuple([one.open(release, step) for one, release in zip(self._ledgers, releases, strict=True)])
             self._names = tuple(_declared(release).name for release in releases)
-        self._noise.add(totals, stds, step, self._names)
+            usual = [release for release in releases if type(release) is Release and not release.look]
+            self._usual = usual if len(usual) == len(releases) else None
+        self._noise.add(totals, self._stds, step, self._names)
         return totals

@@ -112,6 +112,18 @@ def test_a_fleet_publishes_as_each_run_alone() -> None:
         together.publish(releases, torch.zeros(2, 40), 2)
 
 
+def test_a_fleet_refuses_a_second_release_at_one_step_and_tells_others_apart() -> None:
+    """Also of the very releases that it published last, which it records without looking at them anew."""
+    ledgers = [Ledger(Streams(f"run {run}"), POPULATION) for run in range(2)]
+    together, usual, other = FleetLedgers(ledgers), [release(), release()], [release(), release(std=3.0)]
+    for step, made in enumerate([usual, usual, other, other, usual]):
+        together.publish(made, torch.zeros(2, 4), step)
+    with pytest.raises(ValueError, match="already released at step 4"):
+        together.publish(usual, torch.zeros(2, 4), 4)
+    told = [[(line["first_step"], line["count"]) for line in ledger.to_dicts()] for ledger in ledgers]
+    assert told == [[(0, 5)], [(0, 2), (2, 2), (4, 1)]]
+
+
 def test_after_a_resume_a_release_that_comes_every_few_steps_gets_no_noise_twice() -> None:
     """What was released last is stored: to count from the first step would let step 10 come again."""
     ledger = Ledger(Streams("run"), POPULATION)
