@@ -6,12 +6,14 @@ Options of `draw` that every kind understands (the kinds' own are in their modul
     table     rows of that file; default: the last part of the target's name
     methods   {label of a run: name to print}, in the paper's order; default: the labels as they come. The
               place in this list fixes a method's colour and marker, so list every method of the paper in each
-              of its targets. A label that is not listed comes after them under its own name.
+              of its targets. A label that is not listed comes after them under its own name; 'label (part)' under
+              the label's name with that part, in the order of the list.
     epoch     at which evaluation scores are read, a rule of analysis/metrics/choose_epoch.py; default: last.
               On the command line +experiment.draw.epoch=best_valid_wga
 """
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,12 +83,17 @@ class Manifest:
     @cached_property
     def methods(self) -> list[str]:
         """Names to print, in order: those of `draw.methods`, then the labels it does not list."""
-        named = self.draw.get("methods") or {}
-        return list(dict.fromkeys([*named.values(), *(self._method(run) for run in self.runs)]))
+        named: dict[str, str] = self.draw.get("methods") or {}
+        there = dict.fromkeys(self._method(run) for run in self.runs)
+        parts = dict.fromkeys(part for _, part in map(_head_and_part, there) if part)
+        in_parts = [name for part in parts for head in named.values() if (name := f"{head} {part}") in there]
+        return list(dict.fromkeys([*named.values(), *in_parts, *there]))
 
     def _method(self, run: dict[str, Any]) -> str:
+        named: dict[str, str] = self.draw.get("methods") or {}
         label = str(run.get("label") or run["algorithm"])
-        return str((self.draw.get("methods") or {}).get(label, label))
+        head, part = _head_and_part(label)
+        return str(named[label] if label in named else f"{named[head]} {part}" if head in named else label)
 
     def join(self, store: Store) -> pd.DataFrame:
         """One row per run of the manifest: method, coordinates (a dict), changed, and what the store says of it.
@@ -128,6 +135,12 @@ class Manifest:
             f"differ in {how or 'nothing that a manifest names'}: choose one of them on the command line, or give "
             f"them labels of their own in conf/experiment/{self.target}.yaml"
         )
+
+
+def _head_and_part(label: str) -> tuple[str, str]:
+    """'asc' and '(equal ε)' of 'asc (equal ε)'; no part where there is none."""
+    found = re.fullmatch(r"(.+) (\(.+\))", label)
+    return (found[1], found[2]) if found else (label, "")
 
 
 def without_places(command: str) -> str:

@@ -153,8 +153,11 @@ def test_an_experiment_can_be_planned_and_drawn(target: str) -> None:
     assert all(run.config["experiment"] is None for run in asked.runs)
     manifest = Manifest.of(manifest_of(asked))
     assert manifest.draw["kind"] in KINDS
-    labels = {run["label"] for run in manifest.runs}
-    assert labels <= set(manifest.draw["methods"])
+    labels = {re.sub(r" \(.+\)$", "", run["label"]) for run in manifest.runs}
+    assert labels <= {
+        *manifest.draw["methods"],
+        *(re.sub(r" \(.+\)$", "", label) for label in manifest.draw["methods"]),
+    }
     printed = reported(manifest.paper, manifest.table)
     assert set(printed["method"]) <= set(manifest.methods)
 

@@ -31,6 +31,14 @@ def test_methods_come_in_the_papers_order_and_unlisted_labels_after_them() -> No
     assert unlisted.methods == ["beyond", "azb", "asc"]
 
 
+def test_a_part_of_a_table_has_the_names_of_its_methods_in_their_order() -> None:
+    labels = ["dpsgd", "azb (equal)", "dpsgd (equal)", "else (equal)", "asc (b)"]
+    runs = [entry(str(number), label=label) for number, label in enumerate(labels)]
+    names = {"dpsgd": "DP-SGD", "azb": "aZB", "asc": "ASC"}
+    found = Manifest.of(manifest("asc/table1", runs, kind="x", methods=names)).methods
+    assert found == ["DP-SGD", "aZB", "ASC", "DP-SGD (equal)", "aZB (equal)", "ASC (b)", "else (equal)"]
+
+
 def test_joining_gives_every_run_of_the_manifest_its_status(tmp_path: Path) -> None:
     write_run(tmp_path, "a", wga=0.5)
     write_run(tmp_path, "stranger")
