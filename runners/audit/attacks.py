@@ -54,7 +54,8 @@ class Setting:
 def settings_of(case: Configured) -> dict[str, Setting]:
     """Where the bound is exact, runs are well spent; where it is low whatever is done, a few must do."""
     if isinstance(case.method, Solver):
-        return {"its own releases": Setting(case=case, runs=400, pilots=100)}
+        # A pass of hundreds of rounds, one row each, takes a second.
+        return {"its own releases": Setting(case=case, runs=200, pilots=60)}
     own = replace(case, steps=min(OWN_STEPS, case.steps))
     return {
         f"full batch, {STEPS} steps": Setting(case=case.full_batch(STEPS), runs=1_000, pilots=200),
