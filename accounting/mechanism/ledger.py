@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rawls.accounting.events import Event
 from rawls.accounting.mechanism.release import Answer, Release, Rescaled
@@ -226,7 +226,8 @@ class FleetLedgers:
     def publish(self, releases: Sequence[Release | Rescaled], totals: Tensor, step: int) -> Tensor:
         """Add each run's noise to its private sum [run, coordinate], in place, and record it."""
         if self._usual is not None and releases == self._usual:
-            for ledger, release in zip(self._ledgers, self._usual, strict=True):
+            # Those that are asked for: equal ones may be other objects, beside which more will be published.
+            for ledger, release in zip(self._ledgers, cast("Sequence[Release]", releases), strict=True):
                 ledger.open_again(release, step)
         else:
             self._stds = tuple([one.open(release, step) for one, release in zip(self._ledgers, releases, strict=True)])

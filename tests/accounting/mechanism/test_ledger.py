@@ -11,7 +11,7 @@ import torch
 
 from rawls.accounting.events import GaussianEvent, Poisson, WithoutReplacement
 from rawls.accounting.mechanism.ledger import FleetLedgers, Ledger
-from rawls.accounting.mechanism.release import Release
+from rawls.accounting.mechanism.release import Answer, Release
 from rawls.accounting.mechanism.sampling import CellPoisson, Population, StratifiedWithoutReplacement, WholeTrainingSet
 from rawls.accounting.mechanism.streams import Streams
 
@@ -122,6 +122,18 @@ def test_a_fleet_refuses_a_second_release_at_one_step_and_tells_others_apart() -
         together.publish(usual, torch.zeros(2, 4), 4)
     told = [[(line["first_step"], line["count"]) for line in ledger.to_dicts()] for ledger in ledgers]
     assert told == [[(0, 5)], [(0, 2), (2, 2), (4, 1)]]
+
+
+def test_beside_a_release_that_equals_the_last_one_answers_are_published() -> None:
+    """As after an adaptation that changed nothing: an equal release, made anew."""
+    ledger = Ledger(Streams("run"), POPULATION)
+    together = FleetLedgers([ledger])
+    beside = (Answer(name="count", bounds=(1.0, 1.0), noise_std=3.0),)
+    for step in range(3):
+        made = replace(release(), beside=beside)
+        together.publish([made], torch.zeros(1, 4), step)
+        ledger.publish_beside(made, {"count": torch.zeros(2)}, step)
+    assert [(line["first_step"], line["count"]) for line in ledger.to_dicts()] == [(0, 3)]
 
 
 def test_after_a_resume_a_release_that_comes_every_few_steps_gets_no_noise_twice() -> None:
