@@ -79,6 +79,31 @@ def test_how_many_cells_reproduce_is_counted() -> None:
     assert f"{verdicts.count('reproduced')} of {len(verdicts)} cells lie within" in README
 
 
+def test_fdpgs_table_1_is_the_record() -> None:
+    def spread(row: dict[str, str], whose: str = "") -> str:
+        return f"{float(row[f'{whose}mean']):.2f} ± {float(row[f'{whose}std']):.2f}"
+
+    printed = {(row["method"], row["column"]): row for row in rows("fdpg", "table1", "comparison.csv")}
+    ours = {
+        (row["method"], row["dataset"]): row for row in rows("fdpg", "table1", "table.csv") if row["metric"] == "pi"
+    }
+    expected = []
+    for method in dict.fromkeys(row["method"] for row in ours.values() if not row["part"] and row["n"] != "0"):
+        of_both = [ours[method, dataset] for dataset in ("adult", "dutch")]
+        gaps = [
+            text for row in of_both for text in (spread(printed[method, f"{row['dataset']}/pi"], "paper_"), spread(row))
+        ]
+        epsilons = [[f"{float(row[f'epsilon_{kind}']):.2f}" for row in of_both] for kind in ("claimed", "proven")]
+        expected.append([method, *gaps, *map(" / ".join, epsilons)])
+    assert table_after("**FDPG, Table 1**") == expected
+
+
+def test_how_many_cells_of_fdpg_reproduce_is_counted() -> None:
+    for target, told in (("table1", "{} of {} cells lie within two"), ("table1_text", "{} of {} cells do")):
+        verdicts = [row["verdict"] for row in rows("fdpg", target, "comparison.csv") if "(" not in row["method"]]
+        assert told.format(verdicts.count("reproduced"), len(verdicts)) in README
+
+
 def test_every_target_has_its_command() -> None:
     named = set(re.findall(r"rawls reproduce (\w+/\w+)|`(\w+/\w+)`", README))
     assert {target for target in experiments() if not any(target in pair for pair in named)} == set()
