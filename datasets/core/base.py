@@ -51,7 +51,7 @@ class Inputs(Protocol):
         """Shape of one example."""
 
     def gather(self, rows: Tensor) -> Tensor:
-        """The inputs of the given rows, float32 [len(rows), *shape]."""
+        """The inputs of the given rows [len(rows), *shape]: float32, or tokens as int64."""
 
 
 def no_rows(seed: int) -> Rows:
@@ -66,13 +66,13 @@ def rows_at_once(inputs: Inputs) -> int:
 
 @dataclass(frozen=True, eq=False)
 class InMemory:
-    """Inputs held as one tensor: float32, or uint8 in units of 1/255."""
+    """Inputs held as one tensor: float32, uint8 in units of 1/255, or tokens as int64."""
 
     tensor: Tensor
 
     def __post_init__(self) -> None:
-        if self.tensor.dtype not in (torch.uint8, torch.float32):
-            raise ValueError(f"inputs in memory must be uint8 or float32, not {self.tensor.dtype}")
+        if self.tensor.dtype not in (torch.uint8, torch.float32, torch.int64):
+            raise ValueError(f"inputs in memory must be uint8, float32 or int64, not {self.tensor.dtype}")
 
     @property
     def shape(self) -> tuple[int, ...]:
