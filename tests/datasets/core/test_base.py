@@ -25,6 +25,7 @@ from rawls.datasets.core.base import (
     apportion,
     cut,
     draw,
+    inputs_digest,
     rows_at_once,
     seeded_split,
     shares_of_parts,
@@ -282,6 +283,20 @@ def test_inputs_in_memory_are_bytes_single_precision_or_tokens() -> None:
     assert torch.allclose(bytes_.gather(torch.tensor([0])), torch.tensor([[0.0, 0.2, 1.0]]))
     tokens = InMemory(torch.tensor([[101, 102, 0], [101, 7592, 102]]))
     assert torch.equal(tokens.gather(torch.tensor([1])), torch.tensor([[101, 7592, 102]]))
+
+
+def test_a_digest_of_inputs_tells_them_and_their_files_and_nothing_else() -> None:
+    data = Lopsided(provenance="simulated").simulate()
+    changed = {
+        "an input": replace(data, inputs=InMemory(torch.tensor([[0.0], [0.0], [1e-9]]))),
+        "a shape": replace(data, inputs=InMemory(torch.zeros(3, 1, 1))),
+        "a row": replace(data, inputs=InMemory(torch.zeros(4, 1)), labels=torch.zeros(4, dtype=torch.int64)),
+        "a file": replace(data, sources={"rows.csv": "0"}),
+    }
+    digests = {name: inputs_digest(other) for name, other in changed.items()}
+    assert len({inputs_digest(data), *digests.values()}) == 5
+    labels = torch.tensor([1, 1, 0])
+    assert inputs_digest(replace(data, labels=labels, groups=labels, num_classes=3)) == inputs_digest(data)
 
 
 def test_generators_differ_by_seed_and_purpose() -> None:
