@@ -15,6 +15,7 @@ import torch
 import yaml
 from torch import Tensor, nn
 
+from rawls.models.architectures.parts.frozen import Frozen
 from rawls.models.architectures.parts.transformer import TakesTokens
 from rawls.models.engines.base import Weigh
 from tests.tree import ROOT
@@ -26,6 +27,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "distilbert": ((7,), 3),
     "logistic": ((12,), 2),
     "logistic squash=sigmoid": ((12,), 2),
+    "minilm": ((12,), 2),
     "mnist_cnn": ((1, 28, 28), 10),
     "papernot_cnn": ((1, 28, 28), 10),
     "resnet50": ((3, 32, 32), 2),
@@ -62,7 +64,8 @@ def instantiate(recipe: str) -> Any:
 
 def takes_tokens(recipe: str) -> bool:
     """Whether what is trained of the model begins with tokens."""
-    return isinstance(instantiate(recipe), TakesTokens)
+    spec = instantiate(recipe)
+    return isinstance(spec, TakesTokens) and not isinstance(spec, Frozen)
 
 
 def some_inputs(recipe: str, *batch: int, dtype: torch.dtype, generator: torch.Generator | None = None) -> Tensor:
