@@ -22,7 +22,7 @@ from rawls.runners.store.results_store import Store
 from rawls.runners.training import features, setup
 from rawls.runners.training.features import AT_ONCE, encoded
 from rawls.runners.training.fleet import train_fleet
-from rawls.runners.training.setup import check_model, prepare_run
+from rawls.runners.training.setup import check_model, load, prepare_run
 
 WEIGHT = b"3"
 FILE = WeightsFile(
@@ -238,3 +238,16 @@ def test_weights_that_stand_in_are_said_beside_the_data(
     monkeypatch.setattr(Scaled, "stands_in", False)
     of_data = provenance.removesuffix("+stand-in").replace("stand-in", "real")
     assert prepare_run(config).provenance == of_data
+
+
+@pytest.mark.parametrize(
+    ("dataset", "model", "sentence"),
+    [
+        ("blog", "logistic", "the inputs of dataset blog are tokens, which model logistic does not take: choose"),
+        ("digits", "minilm", "the inputs of dataset digits are numbers, which model minilm does not take: choose"),
+        ("digits", "distilbert", "the inputs of dataset digits are numbers, which model distilbert does not take"),
+    ],
+)
+def test_tokens_are_for_models_of_tokens(root: Path, dataset: str, model: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        load(resolve(compose([f"dataset={dataset}", f"model={model}", "algorithm=dpsgd", f"data.root={root}"])))
