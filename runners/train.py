@@ -25,6 +25,7 @@ from rawls.runners.config.errors import ConfigError, RunsFailed, guarded
 from rawls.runners.process.lifecycle import environment, prepare_process
 from rawls.runners.schedule.launcher import train
 from rawls.runners.store.results_store import Store
+from rawls.runners.store.stored import mark_of
 from rawls.runners.sweeps import hydra_plugin
 from rawls.runners.sweeps.labels import label_of
 
@@ -60,11 +61,11 @@ def result_of(config: Mapping[str, Any]) -> str:
     """What came of a finished run, on which data, and where the rest of it lies."""
     store, this = Store(Path(config["results"]["root"])), run_id(config)
     summary = store.summary(this)
-    test, data = summary.get("test"), summary["provenance"]
+    test, mark = summary.get("test"), mark_of(summary["provenance"])
     told = [label_of(config)]
     if test is not None:
         worst, mean = ("unknown" if test[key] is None else f"{100 * test[key]:.1f} %" for key in ("wga", "avg"))
-        told.append(f"test WGA {worst}, AVG {mean}" + ("" if data == "real" else f" ({data.upper()} DATA)"))
+        told.append(f"test WGA {worst}, AVG {mean}" + (f" ({mark})" if mark else ""))
     told.append(_privacy_of(summary))
     return f"{'; '.join(told)}\n{store.folder(this)}"
 

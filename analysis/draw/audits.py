@@ -15,6 +15,7 @@ from rawls.analysis.draw import figures
 from rawls.analysis.draw.figures import COLOURS, PAGE
 from rawls.analysis.draw.tables import Cell, Table, csv_text
 from rawls.analysis.draw.titles import DASH, dataset_title
+from rawls.runners.store.stored import mark_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +118,7 @@ class Audits:
 
     def caption(self) -> str:
         data = ", ".join(
-            f"{dataset_title(name)}{'' if kind == 'real' else f' ({kind.upper()} DATA)'}"
+            dataset_title(name) + (f" ({mark})" if (mark := mark_of(kind)) else "")
             for name, kind in self.methods[["dataset", "provenance"]].drop_duplicates().itertuples(index=False)
         )
         return f"Audit on {data}: what is claimed, proven, and shown by the attack that tells most."

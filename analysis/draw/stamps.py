@@ -1,26 +1,33 @@
 """What was not the paper's own setting, said wherever a result is shown (DESIGN 8).
 
-Simulated data, a subset of the real data, any scale but the paper's, and whatever else the command line changed
-are stamped in captions, figures and CSV columns, and make a comparison with the paper's numbers an orientation,
-not a verdict. Which code made the runs is said where it was more than one commit's, and judges nothing.
+Simulated data, a subset of the real data, weights that stand in for the paper's, any scale but the paper's, and
+whatever else the command line changed are stamped in captions, figures and CSV columns, and make a comparison with the
+paper's numbers an orientation, not a verdict. Which code made the runs is said where it was more than one commit's, and
+judges nothing.
 """
 
 import pandas as pd
 
 from rawls.analysis.draw.titles import dataset_title
 
-PROVENANCES = {"simulated": "simulated data", "subset": "subset of the data"}
+PROVENANCES = {"simulated": "simulated data", "subset": "subset of the data", "stand-in": "stand-in for the weights"}
 TRY_IT = "rawls reproduce asc/table1 dataset=digits scale=smoke privacy=eps8"  # takes half a minute
-SHORT = {"simulated data": "SIMULATED DATA", "subset of the data": "SUBSET"}
+SHORT = {"simulated data": "SIMULATED DATA", "subset of the data": "SUBSET", "stand-in for the weights": "STAND-IN"}
 
 
 def reasons(runs: pd.DataFrame) -> list[str]:
     """Why the finished runs among `runs` are not comparable with the paper; empty when they are."""
     done = runs[runs["status"] == "done"]
-    found = [text for key, text in PROVENANCES.items() if (done["provenance"] == key).any()]
+    known = not_the_papers(done["provenance"])
+    found = [text for key, text in PROVENANCES.items() if key in known]
     scales = done["scale"].dropna().unique()
     found += [f"scale: {scale}" for scale in sorted(scales) if scale != "paper"]
     return found + [f"changed: {changed}" for changed in done["changed"].unique() if changed]
+
+
+def not_the_papers(provenances: pd.Series) -> set[str]:
+    """Which of PROVENANCES there are; a run may be of two, as 'subset+stand-in' is."""
+    return {key for value in provenances.dropna().unique() for key in value.split("+")} & set(PROVENANCES)
 
 
 def stamp(runs: pd.DataFrame) -> str:

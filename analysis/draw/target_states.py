@@ -23,7 +23,7 @@ def status(results_root: str | Path, manifests: Iterable[Mapping[str, Any] | Pat
 
     Returns:
         target, variant, title; done, needed, failed, running (numbers of runs); data ('real', 'subset',
-        'simulated', 'plan only', or several joined by '+'; a dash when nothing is done); verdict ('missing
+        'simulated', 'stand-in', 'plan only', or several joined by '+'; a dash when nothing is done); verdict ('missing
         (…)', 'partial (…); …', 'reproduced', 'k of n …', 'not comparable (…)', 'complete' for a figure,
         'cannot be read (…)' or 'cannot be drawn (…)').
     """
@@ -45,7 +45,7 @@ def _row(manifest: Manifest, store: Store) -> dict[str, Any]:
 def row_of(manifest: Manifest, runs: pd.DataFrame, verdict: str) -> dict[str, Any]:
     """The row of a target: `runs` are what the manifest joined, the verdict is its drawing's."""
     counts = runs["status"].value_counts()
-    data = runs.loc[runs["status"] == "done", "provenance"].dropna().unique()
+    data = {kind for kinds in runs.loc[runs["status"] == "done", "provenance"].dropna() for kind in kinds.split("+")}
     return {
         "target": manifest.target,
         "variant": manifest.variant,

@@ -9,6 +9,7 @@ DATASETS = {
     "bank_fraud": "Bank Fraud",
     "adult": "Adult",
     "dutch": "Dutch",
+    "blog": "Blog",
 }
 METRICS = {
     "wga": "WGA",

@@ -23,7 +23,7 @@ _TEXTS = {"real": "real data", "plan only": "computed, not trained"} | {
 def material(runs: pd.DataFrame) -> Table:
     """Runs by dataset, kind of data, scale, and how far they are."""
     unfinished = runs["status"] != "done"
-    said = [_TEXTS.get(provenance, DASH) for provenance in runs["provenance"]]
+    said = [_said(provenance) for provenance in runs["provenance"]]
     kind = ["not known before it is done" if open else text for open, text in zip(unfinished, said, strict=True)]
     frame = runs.assign(kind=kind, scale=[scale if isinstance(scale, str) else DASH for scale in runs["scale"]])
     rows = [
@@ -36,6 +36,11 @@ def material(runs: pd.DataFrame) -> Table:
         rows=[[Cell(text=text) for text in row] for row in rows],
         num_labels=4,
     )
+
+
+def _said(provenance: object) -> str:
+    """Of data, and of weights that stand in for the paper's."""
+    return " · ".join(_TEXTS.get(part, DASH) for part in str(provenance).split("+"))
 
 
 def made_by(root: Path, done: pd.DataFrame) -> Table:

@@ -9,7 +9,7 @@ data is called a subset.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -51,7 +51,7 @@ class Inputs(Protocol):
         """Shape of one example."""
 
     def gather(self, rows: Tensor) -> Tensor:
-        """The inputs of the given rows, float32 [len(rows), *shape]."""
+        """The inputs of the given rows [len(rows), *shape]: float32, or tokens as int64."""
 
 
 def no_rows(seed: int) -> Rows:
@@ -66,13 +66,13 @@ def rows_at_once(inputs: Inputs) -> int:
 
 @dataclass(frozen=True, eq=False)
 class InMemory:
-    """Inputs held as one tensor: float32, or uint8 in units of 1/255."""
+    """Inputs held as one tensor: float32, uint8 in units of 1/255, or tokens as int64."""
 
     tensor: Tensor
 
     def __post_init__(self) -> None:
-        if self.tensor.dtype not in (torch.uint8, torch.float32):
-            raise ValueError(f"inputs in memory must be uint8 or float32, not {self.tensor.dtype}")
+        if self.tensor.dtype not in (torch.uint8, torch.float32, torch.int64):
+            raise ValueError(f"inputs in memory must be uint8, float32 or int64, not {self.tensor.dtype}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -225,15 +225,29 @@ def _content_digest(dataset: Dataset, root: Path) -> str | None:
     """Of labels, groups and inputs (some, where they are not in memory); None if nothing can be loaded, as yet."""
     try:
         data = dataset.load(root)
-        rows = torch.arange(len(data.labels))
-        inputs = data.inputs
-        some = rows if isinstance(inputs, InMemory) else rows[:: max(1, len(rows) // SAMPLED_ROWS)]
-        digest = sha256(repr(inputs.shape).encode())
-        for tensor in (data.labels, data.groups, *map(inputs.gather, some.split(rows_at_once(inputs)))):
-            digest.update(tensor.contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        return _digest((data.labels, data.groups, *_telling(data)), data)
     except (ValueError, OSError):
         return None
+
+
+def inputs_digest(data: Data) -> str:
+    """Of inputs, how many there are, and of the files that they come from."""
+    told = f"{len(data.labels)} {sorted(data.sources.items())} {_digest(_telling(data), data)}"
+    return sha256(told.encode()).hexdigest()
+
+
+def _digest(tensors: Iterable[Tensor], data: Data) -> str:
+    digest = sha256(repr(data.inputs.shape).encode())
+    for tensor in tensors:
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _telling(data: Data) -> Iterator[Tensor]:
+    """The inputs that tell these from others, some at a time: all of them, where they are in memory."""
+    rows, inputs = torch.arange(len(data.labels)), data.inputs
+    some = rows if isinstance(inputs, InMemory) else rows[:: max(1, len(rows) // SAMPLED_ROWS)]
+    return map(inputs.gather, some.split(rows_at_once(inputs)))
 
 
 def addressed(seed: int, purpose: str) -> np.random.Generator:

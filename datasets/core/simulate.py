@@ -1,4 +1,4 @@
-"""Synthetic images and tables with a signal in them, for the simulated twins.
+"""Synthetic images, tables and texts with a signal in them, for the simulated twins.
 
 Image = amplitude x mean of its group + half the mean of a random group + smooth noise + white noise, in
 [0, 1]. Amplitude, random group and noises vary by image, so that classes overlap and nothing is learnt
@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 BANK_SIZE = 256
+WORDS = 2000  # that occur in simulated texts
+BEGIN, END = 101, 102  # as BERT's word pieces number them
 
 
 def smooth_fields(
@@ -86,3 +88,30 @@ def simulated_table(
         drawn = (generator.random(len(kind))[:, None] > ends[kind]).sum(axis=1)
         columns.append(np.eye(width)[np.minimum(drawn, width - 1)])
     return np.concatenate(columns, axis=1).astype(np.float32)
+
+
+def simulated_tokens(
+    labels: NDArray[np.int64], groups: NDArray[np.int64], *, length: int, vocabulary: int, seed: int
+) -> NDArray[np.int64]:
+    """Texts as numbers below `vocabulary` [rows, length]: a beginning, 1 to length - 2 words, an end, and zeros.
+
+    Words are as rare as their rank, and rarer or more frequent by label, and half as much in a way of a group's own.
+    """
+    generator = np.random.default_rng(seed)
+    kinds, kind = np.unique(np.stack([labels, groups]), axis=1, return_inverse=True)
+    kind = kind.reshape(-1)
+    shared = generator.standard_normal((int(labels.max()) + 1, WORDS))
+    own = generator.standard_normal((kinds.shape[1], WORDS))
+    shares = np.exp(0.3 * (shared[kinds[0]] + 0.5 * own)) / (1 + np.arange(WORDS))
+    ends = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
+    numbers = vocabulary - WORDS + generator.permutation(WORDS)
+    tokens = np.zeros((len(kind), length), dtype=np.int64)
+    for number, of_kind in enumerate(ends):
+        rows = np.flatnonzero(kind == number)
+        drawn = np.searchsorted(of_kind, generator.random((len(rows), length - 2)))
+        tokens[rows, 1:-1] = numbers[np.minimum(drawn, WORDS - 1)]
+    lengths = generator.integers(1, length - 1, size=len(kind))  # of words
+    tokens[:, 0] = BEGIN
+    tokens[np.arange(length) > lengths[:, None]] = 0
+    tokens[np.arange(len(kind)), lengths + 1] = END
+    return tokens

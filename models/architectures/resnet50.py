@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from rawls.models.architectures.parts.layers import Standardise
-from rawls.models.architectures.parts.pretrained import Pretrained
+from rawls.models.architectures.parts.pretrained import Pretrained, hub_state
 from rawls.models.architectures.parts.torchvision_schemas import declare_missing
 
 if TYPE_CHECKING:
@@ -96,23 +95,19 @@ def _load_convolutions(network: ResNet, source: str, root: Path | None) -> None:
         for name, layer in network.named_modules()
         if isinstance(layer, nn.Conv2d)
     }
-    theirs = _convolutions(_pretrained_state(source, root))
+    url, name = _SOURCES[source]
+    state = hub_state(source, url, Path(FOLDER, name), root, check_hash=source == _TORCHVISION)
+    theirs = {key: value for key, value in state.items() if value.dim() == 4}  # the kernels of images
     # All of theirs, too: a ResNet-101 has every convolution of a ResNet-50, and more.
     for key in ours | theirs:
         if key not in ours or key not in theirs or theirs[key].shape != ours[key].shape:
             raise ValueError(
-                f"{_SOURCES[source][1]}, under data.root or in torch hub's cache, does not hold the convolutions of a "
+                f"{name}, under data.root or in torch hub's cache, does not hold the convolutions of a "
                 f"ResNet-50 ({key} is missing, superfluous or of another shape): remove it and fetch it again"
             )
     with torch.no_grad():
         for key, weight in ours.items():
             weight.copy_(theirs[key])
-
-
-def _convolutions(state: object) -> dict[str, Tensor]:
-    """The kernels of images among what a weights file holds, which may be anything."""
-    entries = state.items() if isinstance(state, Mapping) else ()
-    return {str(key): value for key, value in entries if isinstance(value, Tensor) and value.dim() == 4}
 
 
 def _hugging_face_name(name: str) -> str:
@@ -125,25 +120,3 @@ def _hugging_face_name(name: str) -> str:
     stage, block, *rest = name.split(".")
     part = "shortcut" if rest[0] == "downsample" else f"layer.{int(rest[0].removeprefix('conv')) - 1}"
     return f"resnet.encoder.stages.{int(stage.removeprefix('layer')) - 1}.layers.{block}.{part}.convolution"
-
-
-def _pretrained_state(source: str, root: Path | None) -> object:
-    """What the source's file holds: a file under data.root, else torch hub's cache, else its server."""
-    url, name = _SOURCES[source]
-    folder = None if root is None else root / FOLDER
-    try:
-        return torch.hub.load_state_dict_from_url(
-            url,
-            model_dir=str(folder) if folder is not None and (folder / name).is_file() else None,
-            file_name=name,
-            map_location="cpu",
-            progress=False,
-            check_hash=source == _TORCHVISION,  # its file names carry the checksum
-            weights_only=True,
-        )
-    except Exception as error:  # many types, for no network, a wrong checksum or a broken file
-        reason = str(error).partition(". ")[0]
-        raise ValueError(
-            f"the pretrained weights of {source} cannot be had ({reason}): put {url} as {FOLDER}/{name} "
-            "under data.root, or set model.pretrained=false"
-        ) from error

@@ -73,7 +73,7 @@ def draws_at_random(layer: nn.Module) -> bool:
 def _fault_in_any(layer: nn.Module) -> str | None:
     """Why no engine can take this layer."""
     if any(not parameter.requires_grad for parameter in layer.parameters(recurse=False)):
-        return "which is frozen, but engines train every parameter; compute its features in the dataset instead"
+        return "which is frozen, but engines train every parameter; offer it as the encoder of a Frozen model"
     if isinstance(layer, nn.Embedding) and (layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse):
         return "whose weights or gradients depend on the batch; drop max_norm, scale_grad_by_freq, sparse"
     return None

@@ -148,13 +148,15 @@ def dashboard(arguments: list[str]) -> int:
 def data(arguments: list[str]) -> int:
     from rawls.runners.config.compose import compose, look_also_in
     from rawls.runners.config.specifications import build
+    from rawls.runners.training.features import obtain_weights
 
     given = look_also_in(arguments)
     if not given or "=" in given[0]:
         raise _no_name("dataset", "dataset")
     name, *overrides = given
     config = compose([f"dataset={name}", *overrides])
-    paths = build(config.dataset, "dataset").fetch(Path(config.data.root))
+    root = Path(config.data.root)
+    paths = build(config.dataset, "dataset").fetch(root) + obtain_weights(build(config.model, "model"), root)
     print("\n".join(f"{path}: verified" for path in paths) or f"{name} needs no file")
     return 0
 
@@ -266,8 +268,8 @@ epoch=best_valid_wga scores are those of the evaluation with the highest validat
     ),
     "data": Command(
         call=data,
-        usage="data NAME [data.root=FOLDER]",
-        summary="obtain and verify the files of a dataset",
+        usage="data NAME [model=NAME] [data.root=FOLDER]",
+        summary="obtain and verify the files of a dataset, and of the frozen part of a model",
     ),
     "sheet": Command(
         call=sheet,

@@ -89,6 +89,12 @@ def from_yaml(text: str | bytes) -> Any:
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
+def mark_of(provenance: str) -> str:
+    """What data or weights are, in capitals, if not the paper's: SIMULATED DATA; nothing if they are."""
+    kinds = [kind.upper() for kind in provenance.split("+") if kind not in ("real", "plan only")]
+    return ", ".join(kind if kind == "STAND-IN" else f"{kind} DATA" for kind in kinds)
+
+
 def folder_of(root: Path, run_id: str, suffix: str = "") -> Path:
     """Where a finished run lies; or, by their suffix, one that is running or has failed."""
     return root / RUNS / (f"{run_id}.{suffix}" if suffix else run_id)

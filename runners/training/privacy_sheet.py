@@ -14,6 +14,7 @@ from rawls.algorithms.core.method import Method, Task
 from rawls.algorithms.core.solver import Solver
 from rawls.datasets.core.base import Dataset
 from rawls.runners.config.specifications import build, name_of
+from rawls.runners.store.stored import mark_of
 
 if TYPE_CHECKING:
     from rawls.runners.training.setup import Prepared
@@ -46,14 +47,14 @@ def privacy_sheet(config: Mapping[str, Any], prepared: Prepared, made: str, trai
     method, task, plan = prepared.method, prepared.task, prepared.plan
     dataset: Dataset = build(config["dataset"], "dataset")
     words = about(method)
-    data = name_of(config["dataset"])
+    data, mark = name_of(config["dataset"]), mark_of(prepared.provenance)
     subject = Subject(
         method=name_of(config["algorithm"]),
         title=words.title,
         paper=words.paper,
         file=words.file,
         readings=words.readings,
-        data=data if prepared.provenance in ("real", "plan only") else f"{data} ({prepared.provenance.upper()} DATA)",
+        data=f"{data} ({mark})" if mark else data,
         made=made,
         group_names=prepared.group_names,
         owner_names=task.owner_names,

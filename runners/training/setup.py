@@ -30,6 +30,7 @@ from rawls.models.engines.check_layers import EngineName, check_layers
 from rawls.models.engines.choose_engine import fused_engine
 from rawls.models.engines.plain import PlainEngine
 from rawls.runners.config.specifications import build
+from rawls.runners.training.features import provenance_of, taken
 from rawls.runners.training.recording import rows_at_an_evaluation
 
 Config = Mapping[str, Any]
@@ -80,15 +81,15 @@ def prepare_run(config: Config) -> Prepared:
         task=task,
         plan=plan,
         group_names=dataset.group_names,
-        provenance=data.provenance if data else "plan only",
+        provenance=provenance_of(data, build(config["model"], "model")) if data else "plan only",
         assumptions=(*((OPEN,) if plan is None else plan.assumptions), *dataset.assumptions, *seeded, *digested),
         data=data,
     )
 
 
 def load(config: Config) -> Data:
-    """The dataset, loaded once per process."""
-    return _load(_where(config))
+    """The dataset as the model is trained on it, loaded once per process: behind its frozen encoder, if it has one."""
+    return _taken(_key(config["model"]), _where(config))
 
 
 @lru_cache(maxsize=1)
@@ -150,7 +151,7 @@ def check_model(config: Config) -> None:
     elif method.private or config["probe"]["group_gradients_every"]:  # an open method may mix samples otherwise
         _checked(_key(config["model"]), _where(config), config["engine"])
     if isinstance(method, Attacks):
-        method.check_inputs(_some_inputs(_where(config)))
+        method.check_inputs(_some_inputs(_key(config["model"]), _where(config)))
 
 
 def make_cuda_reproducible() -> None:
@@ -330,9 +331,14 @@ def _load(where: Where) -> Data:
     return data
 
 
+@lru_cache(maxsize=4)
+def _taken(model: str, where: Where) -> Data:
+    return taken(_load(where), json.loads(where.dataset), json.loads(model), Path(where.root))
+
+
 @lru_cache(maxsize=1)
-def _some_inputs(where: Where) -> torch.Tensor:
-    data = _load(where)
+def _some_inputs(model: str, where: Where) -> torch.Tensor:
+    data = _taken(model, where)
     return data.inputs.gather(torch.arange(0, len(data.labels), max(1, len(data.labels) // SAMPLED_ROWS)))
 
 
@@ -372,7 +378,7 @@ def _module(model: str, shape: tuple[int, ...], num_classes: int, root: str) -> 
 
 @lru_cache(maxsize=64)
 def _checked(model: str, where: Where, wanted: str) -> None:
-    data = _load(where)
+    data = _taken(model, where)
     rows = torch.arange(min(3, len(data.labels)))
     engine = _engine(model, data.inputs.shape, data.num_classes, where.root, "cpu", wanted)
     check_samples_apart(engine, data.inputs.gather(rows), data.labels[rows])

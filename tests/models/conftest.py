@@ -15,6 +15,8 @@ import torch
 import yaml
 from torch import Tensor, nn
 
+from rawls.models.architectures.parts.frozen import Frozen
+from rawls.models.architectures.parts.transformer import TakesTokens
 from rawls.models.engines.base import Weigh
 from tests.tree import ROOT
 
@@ -22,8 +24,10 @@ from tests.tree import ROOT
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "cifar_cnn": ((3, 9, 8), 10),
     "digits_cnn": ((1, 8, 8), 10),
+    "distilbert": ((7,), 3),
     "logistic": ((12,), 2),
     "logistic squash=sigmoid": ((12,), 2),
+    "minilm": ((12,), 2),
     "mnist_cnn": ((1, 28, 28), 10),
     "papernot_cnn": ((1, 28, 28), 10),
     "resnet50": ((3, 32, 32), 2),
@@ -33,6 +37,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
 }
 RECIPES = sorted(SHAPES.keys() | {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")})
 LARGE = frozenset({"resnet50", "resnet9"})  # one run of two samples, and only the tests that need these very models
+SMALLER = {"distilbert": {"layers": 2, "width": 8, "heads": 2}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +54,28 @@ def instantiate(recipe: str) -> Any:
     """The model spec of a recipe, without weights that would have to be downloaded."""
     name, *overrides = recipe.split()
     config = yaml.safe_load((ROOT / "conf" / "model" / f"{name}.yaml").read_text("utf-8"))
-    config |= dict(override.split("=") for override in overrides)
+    config |= SMALLER.get(name, {}) | {
+        key: yaml.safe_load(value) for key, value in (override.split("=") for override in overrides)
+    }
     if "pretrained" in config:
         config["pretrained"] = False
     return hydra.utils.instantiate(config)
+
+
+def takes_tokens(recipe: str) -> bool:
+    """Whether what is trained of the model begins with tokens."""
+    spec = instantiate(recipe)
+    return isinstance(spec, TakesTokens) and not isinstance(spec, Frozen)
+
+
+def some_inputs(recipe: str, *batch: int, dtype: torch.dtype, generator: torch.Generator | None = None) -> Tensor:
+    """Numbers in [0, 1], or tokens, few enough for some to come twice, of 2 and more, with padding behind them."""
+    shape, _ = SHAPES[recipe]
+    if not takes_tokens(recipe):
+        return torch.rand(*batch, *shape, generator=generator).to(dtype)
+    tokens = torch.randint(1, 9, (*batch, *shape), generator=generator)
+    lengths = torch.randint(2, shape[0] + 1, (*batch, 1), generator=generator)
+    return tokens * (torch.arange(shape[0]) < lengths)
 
 
 @functools.cache
@@ -71,16 +94,28 @@ def builder(recipe: str) -> Callable[[], nn.Module]:
 
 def make_case(recipe: str, dtype: torch.dtype) -> Case:
     """Two runs (one of a large model) with parameters and samples of their own."""
-    shape, num_classes = SHAPES[recipe]
+    _, num_classes = SHAPES[recipe]
     runs, slots = (1, 2) if recipe in LARGE else (2, 5)
     generator = torch.Generator().manual_seed(7)
     flat = torch.cat([p.detach().reshape(-1) for p in prototype(recipe).parameters()])
     return Case(
         build=builder(recipe),
         params=torch.stack([flat * (1 + run / 8) for run in range(runs)]).to(dtype),
-        inputs=torch.rand(runs, slots, *shape, generator=generator).to(dtype),
+        inputs=some_inputs(recipe, runs, slots, dtype=dtype, generator=generator),
         labels=torch.randint(num_classes, (runs, slots), generator=generator),
     )
+
+
+def poisoned(recipe: str, case: Case) -> tuple[Tensor, Tensor]:
+    """Parameters and inputs by which the second sample of each run is not finite; of tokens, one by its vector."""
+    params, inputs = case.params.clone(), case.inputs.clone()
+    if takes_tokens(recipe):
+        inputs[:, 1, 1] = word = 30_000
+        width = SMALLER[recipe]["width"]
+        params[:, word * width : (word + 1) * width] = torch.nan
+    else:
+        inputs[:, 1] = torch.nan
+    return params, inputs
 
 
 def oracle(build: Callable[[], nn.Module], params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ import pandas as pd
 from rawls.analysis.compare.against_paper import Measured, compare, comparison_table, overall, summary_line
 from rawls.analysis.draw.budget_texts import between, claim_text, is_open, rules_told
 from rawls.analysis.draw.drawing import Drawing, table_files
-from rawls.analysis.draw.stamps import PROVENANCES, headline, notices, reasons, short, stamp, target_verdict
+from rawls.analysis.draw.stamps import headline, not_the_papers, notices, reasons, short, stamp, target_verdict
 from rawls.analysis.draw.tables import Cell, Table, best, csv_text, spread_text
 from rawls.analysis.draw.titles import dataset_title, metric_title
 from rawls.analysis.metrics.choose_epoch import RULES, uncovered
@@ -102,9 +102,9 @@ def _cell(cell: Measured | None, *, bold: bool) -> Cell:
 
 
 def _dataset(runs: pd.DataFrame, dataset: str) -> str:
-    """A dataset's title, marked if its data are not the real ones: a column may be cut out of its table."""
-    provenances = set(runs.loc[runs["dataset"] == dataset, "provenance"].dropna())
-    marks = [f"[{provenance.upper()}]" for provenance in sorted(provenances & set(PROVENANCES))]
+    """A dataset's title, marked if data or weights are not the paper's: a column may be cut out of its table."""
+    found = not_the_papers(runs.loc[runs["dataset"] == dataset, "provenance"])
+    marks = [f"[{provenance.upper()}]" for provenance in sorted(found)]
     return " ".join([dataset_title(dataset), *marks])
 
 

@@ -1,11 +1,13 @@
-"""What a model that may begin with weights of a file asks of whoever builds it: where files lie."""
+"""Models that may begin with weights of a file: what they ask of whoever builds them, and where the file comes from."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 class Pretrained(ABC):
@@ -14,3 +16,35 @@ class Pretrained(ABC):
     @abstractmethod
     def build(self, input_shape: tuple[int, ...], num_classes: int, root: Path | None = None) -> nn.Module:
         """The module; its weights are looked for under `root` (a run's data.root) before anywhere else."""
+
+
+def hub_state(source: str, url: str, file: Path, root: Path | None, *, check_hash: bool = False) -> dict[str, Tensor]:
+    """The tensors of a weights file: one under data.root, else in torch hub's cache, else from its server.
+
+    Args:
+        source: what the weights are called, for the error.
+        file: where it lies under `root`.
+        check_hash: whether its name carries a checksum.
+
+    Raises:
+        ValueError: it cannot be had.
+    """
+    folder = None if root is None or not (root / file).is_file() else str((root / file).parent)
+    try:
+        state = torch.hub.load_state_dict_from_url(
+            url,
+            model_dir=folder,
+            file_name=file.name,
+            map_location="cpu",
+            progress=False,
+            check_hash=check_hash,
+            weights_only=True,
+        )
+    except Exception as error:  # many types, for no network, a wrong checksum or a broken file
+        reason = str(error).partition(". ")[0]
+        raise ValueError(
+            f"the pretrained weights of {source} cannot be had ({reason}): put {url} as {file.as_posix()} "
+            "under data.root, or set model.pretrained=false"
+        ) from error
+    entries = state.items() if isinstance(state, Mapping) else ()  # a file may hold anything
+    return {str(key): value for key, value in entries if isinstance(value, Tensor)}

@@ -60,7 +60,7 @@ def _load(source: Path, compiler: Sequence[str]) -> tuple[ctypes.CDLL, str]:
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     name = f"{source.stem}-{key}.so"
     try:
-        cache = _cache()
+        cache = cache_folder("kernels")
         if (cache / name).exists():
             return ctypes.CDLL(str(cache / name)), key
         folder = tempfile.TemporaryDirectory(dir=cache)
@@ -74,10 +74,14 @@ def _load(source: Path, compiler: Sequence[str]) -> tuple[ctypes.CDLL, str]:
         return ctypes.CDLL(str(made)), key
 
 
-def _cache() -> Path:
-    """A folder that only this user writes to: who puts a library there runs as us."""
+def cache_folder(name: str) -> Path:
+    """A folder that only this user writes to: who puts a library there runs as us.
+
+    Raises:
+        OSError, RuntimeError: there is no home, or others can write there.
+    """
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = home / "rawls" / "kernels"
+    folder = home / "rawls" / name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
     if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -27,6 +27,11 @@ MISSING = ("missing", "celeba", None, None)
         ([("done", "celeba", "plan only", "paper")], []),
         ([SIMULATED], ["simulated data", "scale: laptop"]),
         ([REAL, ("done", "celeba", "subset", "paper")], ["subset of the data"]),
+        ([("done", "celeba", "stand-in", "paper")], ["stand-in for the weights"]),
+        (
+            [("done", "celeba", "subset+stand-in", "paper"), SIMULATED],
+            ["simulated data", "subset of the data", "stand-in for the weights", "scale: laptop"],
+        ),
         ([REAL, ("done", "celeba", "real", "smoke")], ["scale: smoke"]),
         ([REAL, ("failed", "celeba", "simulated", "laptop")], []),  # nothing is shown of a failed run
     ],
@@ -39,6 +44,10 @@ def test_what_the_command_line_changed_is_a_reason_once_a_run_is_there() -> None
     assert reasons(runs(REAL, REAL, changed="privacy=eps8")) == ["changed: privacy=eps8"]
     assert stamp(runs(SIMULATED, changed="privacy=eps8")) == "SIMULATED DATA · scale: laptop · changed: privacy=eps8"
     assert reasons(runs(MISSING, changed="privacy=eps8")) == []
+
+
+def test_weights_that_stand_in_are_stamped() -> None:
+    assert stamp(runs(("done", "blog", "subset+stand-in", "paper"))) == "SUBSET · STAND-IN"
 
 
 def test_one_stamp_when_all_datasets_agree() -> None:

@@ -62,6 +62,7 @@ def test_no_target_is_an_empty_table(results_root: Path) -> None:
         (2, "real", "no numbers in the paper to compare with", "complete"),
         (2, "real", "7 of 10 comparable cells reproduced", "differs"),
         (2, "subset", "not comparable (subset of the data)", "not comparable"),
+        (2, "stand-in", "not comparable (stand-in for the weights)", "not comparable"),
         (1, "real", "partial (1 of 2 runs); reproduced", "partial"),
         (1, "real+simulated", "partial (1 of 2 runs); not comparable (simulated data)", "partial, simulated"),
         (2, "simulated", "not comparable (simulated data)", "simulated"),

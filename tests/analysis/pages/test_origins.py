@@ -23,11 +23,13 @@ def test_runs_are_told_by_their_data_scale_and_state(results_root: Path) -> None
     write_run(results_root, "a")
     write_run(results_root, "b", provenance="simulated", scale="smoke")
     write_run(results_root, "c", provenance="subset")
-    write_unfinished(results_root, "d", "failed")
+    write_run(results_root, "d", provenance="subset+stand-in")
+    write_unfinished(results_root, "e", "failed")
     assert texts(material(load(results_root).runs)) == [
         ["Unbalanced MNIST", "real data", "paper", "done", "1"],
         ["Unbalanced MNIST", "SIMULATED DATA", "smoke", "done", "1"],
         ["Unbalanced MNIST", "SUBSET", "paper", "done", "1"],
+        ["Unbalanced MNIST", "SUBSET · STAND-IN", "paper", "done", "1"],
         ["Unbalanced MNIST", "not known before it is done", "paper", "failed", "1"],
     ]
 

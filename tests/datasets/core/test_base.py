@@ -25,6 +25,7 @@ from rawls.datasets.core.base import (
     apportion,
     cut,
     draw,
+    inputs_digest,
     rows_at_once,
     seeded_split,
     shares_of_parts,
@@ -32,8 +33,8 @@ from rawls.datasets.core.base import (
 from tests.tree import ROOT
 
 RECIPES = sorted((ROOT / "conf" / "dataset").glob("*.yaml"))
-# Their papers train on the official or monthly parts: every seed has the same rows.
-OFFICIAL_SPLIT = {"bank_fraud", "celeba", "celeba_blond", "celeba_eyeglasses"}
+# Their papers train on the official or monthly parts, or by one split: every seed has the same rows.
+OFFICIAL_SPLIT = {"bank_fraud", "blog", "celeba", "celeba_blond", "celeba_eyeglasses"}
 
 
 def specify(recipe: Path, **changed: Any) -> Dataset:
@@ -47,6 +48,14 @@ def sizes(data: Data, rows: np.ndarray) -> list[int]:
     for group in data.groups[torch.from_numpy(rows)].tolist():
         counts[group] += 1
     return counts
+
+
+def numbers(inputs: torch.Tensor) -> torch.Tensor:
+    """Inputs as rows of numbers, by which they may be near each other: of tokens, the share of each in 256 classes."""
+    if inputs.is_floating_point():
+        return inputs.flatten(1)
+    counts = torch.zeros(len(inputs), 256).scatter_add_(1, inputs % 256, (inputs > 0).float())
+    return counts / counts.sum(1, keepdim=True)
 
 
 @pytest.fixture(scope="module", params=RECIPES, ids=lambda recipe: recipe.stem)
@@ -102,7 +111,7 @@ class TestEveryDataset:
         assert set(twin.labels.tolist()) == set(range(twin.num_classes))
         assert set(twin.groups.tolist()) == set(range(len(specify(recipe).group_names)))
         batch = twin.inputs.gather(torch.tensor([3, 0, 3]))
-        assert batch.dtype == torch.float32
+        assert batch.dtype in (torch.float32, torch.int64)
         assert batch.shape == (3, *twin.inputs.shape)
         assert batch.isfinite().all()
 
@@ -137,7 +146,7 @@ class TestEveryDataset:
         assert torch.equal(twin.inputs.gather(rows), alone)
         if isinstance(twin.inputs, InMemory):
             scale = 255 if twin.inputs.tensor.dtype == torch.uint8 else 1
-            assert torch.allclose(alone, twin.inputs.tensor[rows].float() / scale)
+            assert torch.allclose(alone.float(), twin.inputs.tensor[rows].float() / scale)
 
     def test_a_twin_is_the_same_when_made_again(self, recipe: Path, twin: Data, tmp_path: Path) -> None:
         again = specify(recipe, provenance="simulated").load(tmp_path)
@@ -178,7 +187,8 @@ class TestEveryDataset:
         assert len(twin.left_out(4)) == 0
 
     def test_a_twin_can_be_learnt(self, twin: Data) -> None:
-        """Nearest class mean: accuracy above chance by 0.1, and not so if the true labels are permuted.
+        """Nearest class mean, of texts that of how often words occur: accuracy above chance by 0.1, and not so if the
+        true labels are permuted.
 
         Seed 0, at most 3,000 rows, at least 44 test rows of each class: against permuted labels the accuracy
         averaged over classes is chance +- 0.014 or less, so 0.1 above is accepted for the twin's signal only.
@@ -191,7 +201,7 @@ class TestEveryDataset:
             torch.from_numpy(draw(part, labels, np.minimum(np.bincount(labels[part]), limits), generator)[0])
             for part in (parts.train, parts.test)
         ]
-        train, test = (twin.inputs.gather(rows).flatten(1) for rows in picked)
+        train, test = (numbers(twin.inputs.gather(rows)) for rows in picked)
         known, truth = (twin.labels[rows] for rows in picked)
         means = torch.stack([train[known == label].mean(0) for label in range(twin.num_classes)])
         guesses = torch.cdist(test, means).argmin(1)
@@ -264,12 +274,29 @@ def test_a_cut_too_small_for_the_groups_is_refused() -> None:
     assert len(cut(np.arange(55), groups, 2, 21, addressed(0, "test"))) == 21
 
 
-def test_inputs_in_memory_are_bytes_or_single_precision() -> None:
-    with pytest.raises(ValueError, match="float64"):
-        InMemory(torch.zeros(2, 3, dtype=torch.float64))
+def test_inputs_in_memory_are_bytes_single_precision_or_tokens() -> None:
+    for refused in (torch.float64, torch.int32):
+        with pytest.raises(ValueError, match=f"must be uint8, float32 or int64, not {refused}"):
+            InMemory(torch.zeros(2, 3, dtype=refused))
     bytes_ = InMemory(torch.tensor([[0, 51, 255]], dtype=torch.uint8))
     assert bytes_.shape == (3,)
     assert torch.allclose(bytes_.gather(torch.tensor([0])), torch.tensor([[0.0, 0.2, 1.0]]))
+    tokens = InMemory(torch.tensor([[101, 102, 0], [101, 7592, 102]]))
+    assert torch.equal(tokens.gather(torch.tensor([1])), torch.tensor([[101, 7592, 102]]))
+
+
+def test_a_digest_of_inputs_tells_them_and_their_files_and_nothing_else() -> None:
+    data = Lopsided(provenance="simulated").simulate()
+    changed = {
+        "an input": replace(data, inputs=InMemory(torch.tensor([[0.0], [0.0], [1e-9]]))),
+        "a shape": replace(data, inputs=InMemory(torch.zeros(3, 1, 1))),
+        "a row": replace(data, inputs=InMemory(torch.zeros(4, 1)), labels=torch.zeros(4, dtype=torch.int64)),
+        "a file": replace(data, sources={"rows.csv": "0"}),
+    }
+    digests = {name: inputs_digest(other) for name, other in changed.items()}
+    assert len({inputs_digest(data), *digests.values()}) == 5
+    labels = torch.tensor([1, 1, 0])
+    assert inputs_digest(replace(data, labels=labels, groups=labels, num_classes=3)) == inputs_digest(data)
 
 
 def test_generators_differ_by_seed_and_purpose() -> None:

@@ -10,7 +10,18 @@ from rawls.models.engines.base import Engine
 from rawls.models.engines.check_layers import check_layers
 from rawls.models.engines.fused import FusedEngine
 from rawls.models.engines.opacus import OpacusEngine
-from tests.models.conftest import LARGE, SHAPES, Case, builder, fixed_weights, instantiate, make_case, oracle
+from tests.models.conftest import (
+    LARGE,
+    SHAPES,
+    Case,
+    builder,
+    fixed_weights,
+    instantiate,
+    make_case,
+    oracle,
+    poisoned,
+    some_inputs,
+)
 
 CPU = torch.device("cpu")
 # Each takes a micro-batch that does not divide the five slots.
@@ -33,6 +44,9 @@ NUM_PARAMETERS = {
     ("logistic", (59,), 2): 120,
     ("logistic", (1, 8, 8), 10): 650,
     ("papernot_cnn", (1, 28, 28), 10): 26_010,
+    ("minilm", (384,), 2): 770,
+    # transformers' DistilBertForSequenceClassification.
+    ("distilbert layers=6 width=768 heads=12", (128,), 2): 66_955_010,
     ("resnet9", (3, 64, 64), 2): 2_439_746,
     # torchvision's 25,557,032 has 1,000 classes; GroupNorm has as many parameters as BatchNorm.
     ("resnet50", (3, 32, 32), 2): 25_557_032 - 998 * 2049,
@@ -46,20 +60,19 @@ def test_parameter_count(recipe: str, shape: tuple[int, ...], classes: int) -> N
 
 
 def test_builds_for_its_shape_and_is_taken_by_the_fused_engine(recipe: str) -> None:
-    shape, num_classes = SHAPES[recipe]
+    _, num_classes = SHAPES[recipe]
     model = builder(recipe)()
-    assert model(torch.rand(2, *shape)).shape == (2, num_classes)
+    assert model(some_inputs(recipe, 2, dtype=torch.float32)).shape == (2, num_classes)
     assert check_layers(model) == "fused"
     assert check_layers(model, "opacus") == "opacus"
     assert not list(model.buffers())
 
 
 def test_samples_are_kept_apart(recipe: str) -> None:
-    shape, _ = SHAPES[recipe]
     model = builder(recipe)().double()
-    batch = torch.rand(3, *shape, dtype=torch.float64)
+    batch = some_inputs(recipe, 3, dtype=torch.float64)
     changed = batch.clone()
-    changed[0] = torch.rand(shape, dtype=torch.float64)
+    changed[0] = some_inputs(recipe, dtype=torch.float64)
     before, after = model(batch), model(changed)
     torch.testing.assert_close(before[1:], after[1:], rtol=1e-12, atol=1e-12)
     assert (before[0] - after[0]).abs().max() > 1e-6
@@ -98,12 +111,10 @@ def test_a_sample_that_is_not_finite_contributes_nothing(small_recipe: str, engi
     weights = torch.ones(case.labels.shape, dtype=torch.float64)
     without = weights.clone()
     without[:, 1] = 0
-    poisoned = case.inputs.clone()
-    poisoned[:, 1] = torch.nan
     compute = ENGINES[engine](case.build).weighted_sum
 
     clean = compute(case.params, case.inputs, case.labels, fixed_weights(without))
-    result = compute(case.params, poisoned, case.labels, fixed_weights(weights))
+    result = compute(*poisoned(small_recipe, case), case.labels, fixed_weights(weights))
 
     torch.testing.assert_close(result.total, clean.total, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(result.weights, without)

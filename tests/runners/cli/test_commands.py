@@ -243,6 +243,25 @@ def test_data_fetches_and_says_where_it_lies(
     assert capsys.readouterr().out == "digits needs no file\n"
 
 
+def test_data_fetches_the_weights_of_a_frozen_encoder_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rawls.datasets.blog import Blog
+    from rawls.datasets.core.sources import Source
+    from rawls.runners.training import features
+
+    def obtain(wanted: Sequence[Source], root: Path) -> list[Path]:
+        return [root / source.home for source in wanted]
+
+    monkeypatch.setattr(Blog, "fetch", lambda self, root: obtain(self.sources, root))
+    monkeypatch.setattr(features, "obtain", obtain)
+    files = ["blog/blog_technology_arts.tar.xz", "word_pieces/vocab.txt", "minilm/model.safetensors"]
+    assert main(["data", "blog", "data.root=there"]) == 0
+    assert capsys.readouterr().out == "".join(f"there/{name}: verified\n" for name in files[:2])
+    assert main(["data", "blog", "model=minilm", "data.root=there"]) == 0
+    assert capsys.readouterr().out == "".join(f"there/{name}: verified\n" for name in files)
+
+
 @pytest.mark.parametrize(
     ("arguments", "module"),
     [

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rawls.runners.store.stored import FORMAT, Sweep, format_of, manifests, sweeps, told_by, variants
+from rawls.runners.store.stored import FORMAT, Sweep, format_of, manifests, mark_of, sweeps, told_by, variants
 
 
 @pytest.mark.parametrize(("text", "told"), [(None, None), ('{"format": 2}', 2), ('{"format": 9}', 9)])
@@ -27,6 +27,20 @@ def test_manifests_are_found_by_target_and_by_variant(tmp_path: Path) -> None:
     assert list(manifests(tmp_path)) == ["asc/fig1/laptop", "asc/fig1/paper", "mine/smoke"]
     assert {target: len(paths) for target, paths in variants(tmp_path).items()} == {"asc/fig1": 2, "mine": 1}
     assert manifests(tmp_path / "nowhere") == {}
+
+
+@pytest.mark.parametrize(
+    ("provenance", "mark"),
+    [
+        ("real", ""),
+        ("plan only", ""),
+        ("simulated", "SIMULATED DATA"),
+        ("stand-in", "STAND-IN"),
+        ("subset+stand-in", "SUBSET DATA, STAND-IN"),
+    ],
+)
+def test_what_is_not_the_papers_is_marked(provenance: str, mark: str) -> None:
+    assert mark_of(provenance) == mark
 
 
 def test_what_does_not_tell_all_of_a_sweep_is_none(tmp_path: Path) -> None:

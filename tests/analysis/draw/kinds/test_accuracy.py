@@ -74,6 +74,14 @@ def test_what_is_not_the_papers_setting_is_stamped_everywhere_and_not_judged(tmp
     assert drawing.verdict == "1 of 2 comparable cells reproduced"
 
 
+def test_weights_that_stand_in_are_stamped_and_not_judged(tmp_path: Path) -> None:
+    runs = seeds(tmp_path, "asc", "celeba", [0.64, 0.65], provenance="subset+stand-in")
+    drawing = drawn(tmp_path, runs)
+    assert "SUBSET · STAND-IN" in written(drawing, "table.md", tmp_path)
+    assert "CelebA [STAND-IN] [SUBSET]" in written(drawing, "table.md", tmp_path)
+    assert drawing.verdict == "not comparable (subset of the data, stand-in for the weights)"
+
+
 def test_only_a_method_whose_groups_exceed_the_target_is_starred(tmp_path: Path) -> None:
     runs = seeds(tmp_path, "azb_weak", "celeba", [0.4, 0.5], plan={"epsilon_per_group": [1.0, 25.73]})
     runs += seeds(tmp_path, "azb_prop", "celeba", [0.4, 0.5], plan={"epsilon_per_group": [0.99, 1.024]})
