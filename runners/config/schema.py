@@ -149,6 +149,8 @@ class Config:
     engine: str = field(default="auto", metadata={"must": Literal["auto", "fused", "opacus_hooks", "opacus_ghost"]})
     # Samples at a time in the Opacus engine: memory and speed, and rounding. The fused one finds its own.
     physical_batch: int | None = field(default=None, metadata={"must": Count | None})
+    # In no fleet with others, so that the seconds it takes are its own.
+    alone: bool = False
     # What is done already is put aside and trained again.
     retrain: bool = False
     tracking: Tracking = field(default_factory=Tracking)
