@@ -120,12 +120,15 @@ class Block:
 
 @dataclass
 class Experiment:
-    """A target: the runs it needs (each block, with what all have in common) and how it is drawn."""
+    """A target: the runs it needs (each block, with what all have in common) and how it is drawn.
+
+    Without blocks it needs none, and is computed as it is drawn.
+    """
 
     title: str = MISSING
     seeds: int = field(default=MISSING, metadata={"must": Count})
     common: dict[str, Any] = field(default_factory=dict)
-    blocks: list[Block] = MISSING
+    blocks: list[Block] = field(default_factory=list)
     draw: dict[str, Any] = MISSING
 
 

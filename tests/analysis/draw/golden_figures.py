@@ -37,6 +37,7 @@ def figures(root: Path, *, shift: float = 0.0) -> dict[str, Path]:
         "sampling_variance": _sampling_variance(root, shift),
         "budget_figure": _budget_figure(root, shift),
         "budget_figure_gaps": _gaps_by_budget(root, shift),
+        "normalisation_error": _normalisation_error(root, shift),
     }
 
 
@@ -192,3 +193,4 @@ def _time_figure(root: Path, shift: float) -> Path:
 
 
 def _normalisation_error(root: Path, shift: float) -> Path:
+    return _fdpg(root, "fig5", [], kind="normalisation_error", stability=[0.01, 0.1 + shift, 1])
