@@ -21,6 +21,8 @@ from rawls.analysis.draw.kinds import (
     calibration,
     claims,
     curves,
+    group_curve,
+    group_figure,
     groups,
     normalisation_error,
     selection,
@@ -39,6 +41,8 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "claims_table": claims.draw,
     "group_table": groups.draw,
     "selection_table": selection.draw,
+    "group_figure": group_figure.group_figure,
+    "group_curve": group_curve.group_curve,
     "normalisation_error": normalisation_error.normalisation_error,
 }
 COMPUTED = ("normalisation_error",)  # kinds that need no run

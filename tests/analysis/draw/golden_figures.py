@@ -37,6 +37,9 @@ def figures(root: Path, *, shift: float = 0.0) -> dict[str, Path]:
         "sampling_variance": _sampling_variance(root, shift),
         "budget_figure": _budget_figure(root, shift),
         "budget_figure_gaps": _gaps_by_budget(root, shift),
+        "group_figure": _group_figure(root, shift),
+        "group_figure_probed": _probed(root, shift),
+        "group_curve": _group_curve(root, shift),
         "normalisation_error": _normalisation_error(root, shift),
     }
 
@@ -145,6 +148,7 @@ def _group_figure(root: Path, shift: float) -> Path:
         for method, (men, women) in ends.items()
         for seed in range(SEEDS)
     ]
+    return _fdpg(root, "fig1", runs, kind="group_figure", sections=PARTS)
 
 
 def _probes(chance: np.random.Generator, variances: tuple[float, float], points: int) -> list[dict[str, Any]]:
@@ -173,6 +177,7 @@ def _probed(root: Path, shift: float) -> Path:
                 )
     metrics = ["loss", "gradient_variance"]
     digits = {"unbalanced_mnist": {"class 2": "male", "class 8": "female"}}
+    return _fdpg(root, "fig2", runs, kind="group_figure", metrics=metrics, groups=digits)
 
 
 def _group_curve(root: Path, shift: float) -> Path:
@@ -183,6 +188,7 @@ def _group_curve(root: Path, shift: float) -> Path:
         for method, variances in ends.items()
         for seed in range(SEEDS)
     ]
+    return _fdpg(root, "fig8", runs, kind="group_curve", sections=PARTS)
 
 
 def _time_figure(root: Path, shift: float) -> Path:

@@ -140,5 +140,7 @@ def test_the_kinds_are_those_of_the_experiments() -> None:
         "claims_table",
         "group_table",
         "selection_table",
+        "group_figure",
+        "group_curve",
         "normalisation_error",
     }
