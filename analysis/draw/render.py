@@ -26,6 +26,7 @@ from rawls.analysis.draw.kinds import (
     groups,
     normalisation_error,
     selection,
+    time_figure,
 )
 from rawls.analysis.draw.tables import csv_text
 from rawls.analysis.metrics.choose_epoch import LAST
@@ -43,6 +44,7 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "selection_table": selection.draw,
     "group_figure": group_figure.group_figure,
     "group_curve": group_curve.group_curve,
+    "time_figure": time_figure.time_figure,
     "normalisation_error": normalisation_error.normalisation_error,
 }
 COMPUTED = ("normalisation_error",)  # kinds that need no run

@@ -40,6 +40,7 @@ def figures(root: Path, *, shift: float = 0.0) -> dict[str, Path]:
         "group_figure": _group_figure(root, shift),
         "group_figure_probed": _probed(root, shift),
         "group_curve": _group_curve(root, shift),
+        "time_figure": _time_figure(root, shift),
         "normalisation_error": _normalisation_error(root, shift),
     }
 
@@ -196,6 +197,7 @@ def _time_figure(root: Path, shift: float) -> Path:
     runs = [_of_sexes(root, "fig6", method, 0, (90.0, 90.0), seconds=3600 * time) for method, time in hours.items()]
     for run in runs:
         write_json(root / "runs" / run["run_id"] / "environment.json", {"fleet": 1, "device": "cpu"})
+    return _fdpg(root, "fig6", runs, kind="time_figure", sections=PARTS)
 
 
 def _normalisation_error(root: Path, shift: float) -> Path:

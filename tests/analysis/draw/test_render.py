@@ -142,5 +142,6 @@ def test_the_kinds_are_those_of_the_experiments() -> None:
         "selection_table",
         "group_figure",
         "group_curve",
+        "time_figure",
         "normalisation_error",
     }
