@@ -38,6 +38,9 @@ STYLE: dict[str, Any] = {
     "svg.hashsalt": "rawls",
 }  # fmt: skip
 MOST_PER_ROW = 3
+APART = 0.18  # of the way from one tick to the next, between points side by side
+LETTERS = 100  # of ticks' names that fit side by side on a page; more are slanted
+SLANTED: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
 STAMP: dict[str, Any] = {
     "fontsize": 7.5,
     "fontweight": "bold",
@@ -77,6 +80,7 @@ class Panel:
     """One pair of axes. `data`: method, x, mean, low, high; `bars`: error bars at the points, else a band.
 
     `limits`: method, label, x, y of dashed lines that curves are held against, grey where no method has the name.
+    `ticks`: names of the places 0, 1, … on the x axis, over which points of several methods stand side by side.
     """
 
     data: pd.DataFrame
@@ -84,17 +88,19 @@ class Panel:
     xlabel: str = ""
     ylabel: str = ""
     bars: bool = False
+    ticks: Sequence[str] = ()
     log: bool = False
     log_x: bool = False
     limits: pd.DataFrame | None = None
     lowest: float | None = None
     percent: bool = False
+    from_zero: bool = False
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """Panels side by side, three to a row. `methods` is the paper's list; `stamp` is printed above them.
+    """Panels side by side, `across` to a row. `methods` is the paper's list; `stamp` is printed above them.
 
     With `legend` False the panels' titles name the methods, and all panels have the same x axis.
     """
@@ -104,6 +110,7 @@ class Sheet:
     stamp: str = ""
     share_y: bool = False
     legend: bool = True
+    across: int = MOST_PER_ROW
 
     def files(self) -> dict[str, Write]:
         """figure.png and figure.pdf."""
@@ -147,19 +154,22 @@ def _style() -> Iterator[None]:
 def draw(sheet: Sheet) -> "Figure":
     from matplotlib.figure import Figure  # no pyplot: nothing global is kept, and no display is looked for
 
-    across = min(len(sheet.panels), MOST_PER_ROW)
+    across = min(len(sheet.panels), sheet.across)
     down = -(-len(sheet.panels) // across)
-    size = (PAGE, 1.95 * down + 0.4) if across > 1 else (COLUMN, 2.6)
+    letters = LETTERS // max(across, 2)
+    taller = 0.5 * down * any(_is_crowded(panel.ticks, letters) for panel in sheet.panels)
+    size = (PAGE, 1.95 * down + 0.4 + taller) if across > 1 else (COLUMN, 2.6 + taller)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(down, across, squeeze=False, sharey=sheet.share_y).ravel().tolist()
     style = looks(sheet.methods)
     for place, (panel, axis) in enumerate(zip(sheet.panels, axes, strict=False)):
-        _fill(axis, panel, style)
+        _fill(axis, panel, style, letters=letters)
         if sheet.share_y and place % across:
             axis.set_ylabel("")
     for axis in axes[len(sheet.panels) :]:
         axis.remove()
     axes = axes[: len(sheet.panels)]
+    _begin_at_zero(axes, sheet.panels)
     stamp = _wrap(sheet.stamp, 100 if across > 1 else 46)
     if sheet.legend:
         _legend(figure, axes, sheet.methods, stamp, most=8 if across > 1 else 4)
@@ -176,16 +186,22 @@ def _wrap(stamp: str, width: int) -> str:
     return fill(" · ".join(notices), width, break_on_hyphens=False).replace(space, " ")
 
 
-def _fill(axis: "Axes", panel: Panel, style: dict[str, Look]) -> None:
-    for method, look in style.items():
-        rows = panel.data[panel.data["method"] == method].sort_values("x")
-        if not rows.empty:
-            (_bars if panel.bars else _band)(axis, rows, look, method)
+def _fill(axis: "Axes", panel: Panel, style: dict[str, Look], *, letters: int) -> None:
+    found = {method: panel.data[panel.data["method"] == method].sort_values("x") for method in style}
+    found = {method: rows for method, rows in found.items() if not rows.empty}
+    for number, (method, rows) in enumerate(found.items()):
+        if panel.ticks:
+            rows = rows.assign(x=rows["x"] + APART * (number - (len(found) - 1) / 2))
+            _bars(axis, rows, style[method], method, dash="none")
+        else:
+            (_bars if panel.bars else _band)(axis, rows, style[method], method)
     if panel.limits is not None:
         for (method, label), rows in panel.limits.groupby(["method", "label"], sort=False):
             colour = style[str(method)].colour if method in style else "#8C8C8C"
             axis.plot(rows["x"], rows["y"], color=colour, linestyle=(0, (3, 1.5)), linewidth=0.9, label=label)
-    if panel.bars:
+    if panel.ticks:
+        _name_places(axis, panel.ticks, letters)
+    elif panel.bars:
         axis.set_xticks(sorted(panel.data["x"].unique()))
         axis.xaxis.set_major_formatter("{x:g}")
     if panel.log:
@@ -195,7 +211,6 @@ def _fill(axis: "Axes", panel: Panel, style: dict[str, Look]) -> None:
     if panel.lowest is not None:
         axis.set_ylim(panel.lowest, 1.3)
     if panel.percent:
-        axis.set_ylim(bottom=0)
         axis.yaxis.set_major_formatter("{x:g} %")
     axis.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
     if panel.note:
@@ -212,12 +227,31 @@ def _band(axis: "Axes", rows: pd.DataFrame, look: Look, method: str) -> None:
     )  # fmt: skip
 
 
-def _bars(axis: "Axes", rows: pd.DataFrame, look: Look, method: str) -> None:
+def _bars(axis: "Axes", rows: pd.DataFrame, look: Look, method: str, dash: str | None = None) -> None:
     reach = np.array([rows["mean"] - rows["low"], rows["high"] - rows["mean"]])
     axis.errorbar(
-        rows["x"], rows["mean"], yerr=reach, color=look.colour, linestyle=look.dash, marker=look.marker,
+        rows["x"], rows["mean"], yerr=reach, color=look.colour, linestyle=dash or look.dash, marker=look.marker,
         capsize=2, elinewidth=0.8, markersize=look.nested, zorder=look.zorder, label=method,
     )  # fmt: skip
+
+
+def _name_places(axis: "Axes", ticks: Sequence[str], letters: int) -> None:
+    """Names of places along the x axis, slanted where they would run into each other."""
+    axis.set_xticks(range(len(ticks)), ticks, **(SLANTED if _is_crowded(ticks, letters) else {}))
+    axis.set_xlim(-0.5, len(ticks) - 0.5)
+    axis.grid(visible=False, axis="x")
+
+
+def _is_crowded(ticks: Sequence[str], letters: int) -> bool:
+    return len(ticks) * max(map(len, ticks), default=0) > letters
+
+
+def _begin_at_zero(axes: Sequence["Axes"], panels: Sequence[Panel]) -> None:
+    """Once all panels hold their data: they may share their y axis, and a limit that is set stays."""
+    for axis, panel in zip(axes, panels, strict=True):
+        if panel.from_zero:
+            bottom, top = axis.get_ylim()
+            axis.set_ylim(0, top + (0.05 * max(bottom, 0) if panel.ticks else 0))  # no marker is cut at the top
 
 
 def _log(axis: "Axes") -> None:

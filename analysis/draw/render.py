@@ -15,7 +15,19 @@ from pathlib import Path
 import pandas as pd
 
 from rawls.analysis.draw.drawing import Drawing, text_file
-from rawls.analysis.draw.kinds import accuracy, budget, calibration, claims, curves, groups, selection
+from rawls.analysis.draw.kinds import (
+    accuracy,
+    budget,
+    calibration,
+    claims,
+    curves,
+    group_curve,
+    group_figure,
+    groups,
+    normalisation_error,
+    selection,
+    time_figure,
+)
 from rawls.analysis.draw.tables import csv_text
 from rawls.analysis.metrics.choose_epoch import LAST
 from rawls.analysis.read.load import MADE_BY, Store, load
@@ -30,7 +42,12 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "claims_table": claims.draw,
     "group_table": groups.draw,
     "selection_table": selection.draw,
+    "group_figure": group_figure.group_figure,
+    "group_curve": group_curve.group_curve,
+    "time_figure": time_figure.time_figure,
+    "normalisation_error": normalisation_error.normalisation_error,
 }
+COMPUTED = ("normalisation_error",)  # kinds that need no run
 OURS = [f"{name}.{form}" for name in ("table", "comparison") for form in ("md", "tex", "csv")]
 OURS += ["figure.png", "figure.pdf", "figure.csv", "runs.csv"]
 
@@ -61,7 +78,7 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
         near = get_close_matches(str(kind), KINDS, n=1, cutoff=0.0)[0]
         known = f"the nearest is {near!r} (all: {', '.join(KINDS)})"
         raise ValueError(f"{manifest.target}: unknown draw.kind {kind!r}, {known}")
-    if not manifest.runs:
+    if not manifest.runs and kind not in COMPUTED:
         text = f"{manifest.title}\n\nNothing to draw: `{manifest.command}` asks for no run; give every key a value."
         return Drawing(text=text, verdict="missing (no run is asked for)")
     return KINDS[kind](manifest, store.at_epoch(str(manifest.draw.get("epoch", LAST))))

@@ -78,7 +78,7 @@ def target_verdict(runs: pd.DataFrame, judged: str) -> str:
     An empty `judged` is a figure's, which has no number to compare: 'complete' when all runs are there.
     """
     done = int((runs["status"] == "done").sum())
-    if done == 0:
+    if done == 0 and len(runs):
         return f"missing ({progress(runs)})"
     if done < len(runs):
         return "; ".join(part for part in (f"partial ({progress(runs)})", judged) if part)

@@ -100,11 +100,20 @@ def csv_text(frame: pd.DataFrame) -> str:
 
 def spread_text(value: Spread, *, needed: int, decimals: int = 1) -> str:
     """'59.2 ± 2.5'; with '(n=3/5)' when seeds are missing, and '– (n=0/5)' when all are."""
+    return _spread_text(value, needed, f".{decimals}f")
+
+
+def magnitude_text(value: Spread, *, needed: int) -> str:
+    """The same in three digits, '0.00123 ± 0.0004', for what runs through orders of magnitude."""
+    return _spread_text(value, needed, ".3g")
+
+
+def _spread_text(value: Spread, needed: int, form: str) -> str:
     count = "" if value.n == needed else f" (n={count_text(value.n, needed)})"
     if value.n == 0:
         return DASH + count
-    std = "" if math.isnan(value.std) else f" ± {value.std:.{decimals}f}"
-    return f"{value.mean:.{decimals}f}{std}{count}"
+    std = "" if math.isnan(value.std) else f" ± {value.std:{form}}"
+    return f"{value.mean:{form}}{std}{count}"
 
 
 def count_text(n: int, needed: int) -> str:

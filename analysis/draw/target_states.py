@@ -67,6 +67,8 @@ def state(row: Mapping[str, Any]) -> str:
     """
     if str(row["verdict"]).startswith("cannot be"):
         return "broken"
+    if row["verdict"] == "complete" and not row["needed"]:  # computed, without a run
+        return "complete"
     if not row["done"]:
         return "failed" if row["failed"] else "missing"
     found = ["partial"] if row["done"] < row["needed"] else []

@@ -23,6 +23,10 @@ METRICS = {
     "equal_opportunity": "Equal opportunity",
     "equalised_odds": "Equalised odds",
     "equalised_odds_worst": "Equalised odds (worst)",
+    "accuracy": "Accuracy",
+    "loss": "Loss",
+    "gradient_norm": "Gradient norm",
+    "gradient_variance": "Gradient variance",
 }
 METRICS_IN_WORDS = {"wga": "Worst-group accuracy", "avg": "Average group accuracy"}
 DASH = "–"

@@ -189,9 +189,10 @@ def _section(store: Store, target: _Target) -> str:
         *(html.paragraph(text, kind="notice") for text in boxes if text),
     ]
     done = runs[runs["status"] == "done"]
-    if not done.empty:
+    if not done.empty or drawing.svg is not None:
         parts += [html.heading(3, "Result"), _result(manifest, runs, drawing)]
-    parts += [html.heading(3, "What was real and what simulated"), html.table(material(runs))]
+    if not runs.empty:
+        parts += [html.heading(3, "What was real and what simulated"), html.table(material(runs))]
     if not done.empty:
         parts += [html.heading(3, "What made it"), html.table(made_by(store.root, done))]
         parts += [html.heading(3, "Privacy"), _privacy(store, manifest, runs)]
@@ -203,7 +204,7 @@ def _next(manifest: Manifest, runs: pd.DataFrame) -> str:
     done = runs[runs["status"] == "done"]
     if (done["provenance"] == "simulated").any():
         return f"Next: {_real_data(done)}"
-    if done.empty and (runs["status"] == "missing").all():
+    if len(runs) and done.empty and (runs["status"] == "missing").all():
         return f"Next: nothing of it has run; `{without_places(manifest.command)}` trains it."
     if len(done) < len(runs):
         left = f"{len(runs) - len(done)} of {len(runs)} runs are left"
@@ -219,7 +220,8 @@ def _result(manifest: Manifest, runs: pd.DataFrame, drawing: Drawing) -> str:
     if drawing.svg is not None:
         stamped = "".join(f" {notice}." for notice in notices(runs))
         alt = f"Figure: {title}.{stamped} The table after it has its numbers."
-        caption = f"{title}. A band or bar is one standard deviation over seeds.{stamped}"
+        spread = "" if runs.empty else " A band or bar is one standard deviation over seeds."
+        caption = f"{title}.{spread}{stamped}"
         parts.append(html.image(drawing.svg(), alt, caption))
     for table in drawing.tables:
         judged = any(cell.mark for row in table.rows for cell in row)

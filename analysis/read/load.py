@@ -53,6 +53,7 @@ RUN_NUMBERS = [
     "epsilon_target",
     "steps",
     "seconds",
+    "fleet",
     "test_wga",
     "test_avg",
     "valid_wga",
@@ -301,7 +302,8 @@ def _made_by(folder: str) -> dict[str, Any]:
     try:
         with open(f"{folder}/{ENVIRONMENT}", "rb") as file:
             environment = json.loads(file.read())
-        return {name: environment.get(name) for name in MADE_BY} | {"versions": json.dumps(environment.get("versions"))}
+        made = {name: environment.get(name) for name in ["fleet", *MADE_BY]}
+        return made | {"versions": json.dumps(environment.get("versions"))}
     except (OSError, ValueError, AttributeError):
         return {}
 

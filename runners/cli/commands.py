@@ -32,7 +32,7 @@ def train(arguments: list[str]) -> int:
 
 def reproduce(arguments: list[str]) -> int:
     from rawls.runners.config.compose import launcher_settings
-    from rawls.runners.schedule.launcher import backend_of, train
+    from rawls.runners.schedule.launcher import Outcome, backend_of, train
     from rawls.runners.store.results_store import Store
     from rawls.runners.sweeps.experiments import write_manifest
 
@@ -41,7 +41,7 @@ def reproduce(arguments: list[str]) -> int:
     plan = _planned(target, overrides)
     Store(plan.root).check()
     manifest = write_manifest(plan, plan.root)
-    outcome = train([run.config for run in plan.runs], backend, command=plan.command)
+    outcome = train([run.config for run in plan.runs], backend, command=plan.command) if plan.runs else Outcome()
     if not outcome.interrupted:
         _draw(plan, manifest)
     return outcome.exit_code
@@ -389,7 +389,7 @@ def _draw(plan: "SweepPlan | None", manifest: Path) -> None:
     if plan is not None:
         from rawls.runners.tracking.drawn_targets import mirror
 
-        mirror(plan.runs[0].config, manifest, rendered.files, rendered.verdict)
+        mirror(plan.config, manifest, rendered.files, rendered.verdict)
 
 
 if __name__ == "__main__":

@@ -120,12 +120,15 @@ class Block:
 
 @dataclass
 class Experiment:
-    """A target: the runs it needs (each block, with what all have in common) and how it is drawn."""
+    """A target: the runs it needs (each block, with what all have in common) and how it is drawn.
+
+    Without blocks it needs none, and is computed as it is drawn.
+    """
 
     title: str = MISSING
     seeds: int = field(default=MISSING, metadata={"must": Count})
     common: dict[str, Any] = field(default_factory=dict)
-    blocks: list[Block] = MISSING
+    blocks: list[Block] = field(default_factory=list)
     draw: dict[str, Any] = MISSING
 
 
@@ -149,6 +152,8 @@ class Config:
     engine: str = field(default="auto", metadata={"must": Literal["auto", "fused", "opacus_hooks", "opacus_ghost"]})
     # Samples at a time in the Opacus engine: memory and speed, and rounding. The fused one finds its own.
     physical_batch: int | None = field(default=None, metadata={"must": Count | None})
+    # In no fleet with others, so that the seconds it takes are its own.
+    alone: bool = False
     # What is done already is put aside and trained again.
     retrain: bool = False
     tracking: Tracking = field(default_factory=Tracking)

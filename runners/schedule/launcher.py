@@ -103,7 +103,9 @@ def train(
 def planned(config: dict[str, Any], label: str | None = None) -> PlannedRun:
     """The run as the launcher takes it; `label` is what it is called among the others of its sweep."""
     fleet = json.dumps({key: config[key] for key in _FLEET}, sort_keys=True)
-    return PlannedRun(run_id=run_id(config), config=config, label=label or label_of(config), fleet_key=fleet)
+    ident = run_id(config)
+    key = f"{fleet} {ident}" if config["alone"] else fleet
+    return PlannedRun(run_id=ident, config=config, label=label or label_of(config), fleet_key=key)
 
 
 def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) -> list[str]:

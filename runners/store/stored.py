@@ -43,7 +43,7 @@ RUNNING, FAILED = UNFINISHED = ("running", "failed")  # what follows the dot of 
 
 # What a run is not identified by: where and how it is run, and which sweep asked for it.
 NOT_HASHED = frozenset(
-    {"device", "engine", "physical_batch", "tracking", "results", "data", "experiment", "scale", "retrain"}
+    {"device", "engine", "physical_batch", "alone", "tracking", "results", "data", "experiment", "scale", "retrain"}
 )
 DEAD_AFTER_SECONDS = 60.0
 

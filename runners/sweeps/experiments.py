@@ -6,6 +6,8 @@ Every value, alone or in a list, is an axis of the block's grid. The command lin
 (mostly `algorithm`), naming one of their values selects those blocks; any other value takes the place of theirs, and
 an algorithm that no block names joins as a block of its own. Seeds are 0, 1, … up to the experiment's number, or the
 scale's if that is smaller, unless `seed` is given.
+
+An experiment without blocks is computed as it is drawn: it needs no run.
 """
 
 import itertools
@@ -61,6 +63,7 @@ class SweepPlan:
         variant: what the command line asked for, as a folder name.
         changed: the overrides among it that are not what the experiment itself says.
         command: the command that makes the target again.
+        config: of the first run, or what was asked for where there is none: where results go, and who is told.
     """
 
     target: str | None
@@ -69,11 +72,12 @@ class SweepPlan:
     variant: str
     changed: tuple[str, ...]
     command: str
+    config: dict[str, Any]
 
     @property
     def root(self) -> Path:
         """Where its runs lie: a sweep writes to one folder."""
-        return Path(self.runs[0].config["results"]["root"])
+        return Path(self.config["results"]["root"])
 
 
 def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> SweepPlan:
@@ -84,7 +88,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> SweepPlan:
         base: overrides of Hydra's own that decide where configurations are found.
 
     Raises:
-        ConfigError: an argument that cannot be read, a run that cannot be configured, or no run at all.
+        ConfigError: an argument that cannot be read, a run that cannot be configured, or no run where some are needed.
     """
     compose = composer(tuple(base))
     asked = [text for text in arguments if re.match(r"\+{0,2}experiment[.=]", text)]
@@ -100,7 +104,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> SweepPlan:
             for run in _seeds(compose, experiment, label, overrides):
                 # Two labels may come to one configuration, an ablation and its baseline say: both are shown.
                 runs.setdefault((run.label, run.run_id), run)
-    if not runs:
+    if not runs and (experiment is None or experiment["blocks"]):
         raise ConfigError("there are no runs: every axis needs a value")
     target = _target(asked) if experiment else None
     changes = [text for text in arguments if text != f"experiment={target}" and not text.startswith("retrain=")]
@@ -111,6 +115,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> SweepPlan:
         variant=_variant(axes | about, runs.values()),
         changed=(*_changed(experiment, axes), *_drawn_otherwise(about)) if experiment else (),
         command=shlex.join(["rawls", *(["reproduce", target] if target else ["train", "-m"]), *changes]),
+        config=next(iter(runs.values())).config if runs else compose([texts[0] for texts in axes.values()]),
     )
 
 
@@ -225,7 +230,7 @@ def _narrowed(blocks: list[_Block], key: str, texts: list[str]) -> list[_Block]:
             kept.append(block.take(key, texts))
         elif chosen := [text for text in texts if text in block.own[key]] + (new if key != "algorithm" else []):
             kept.append(block.take(key, chosen))
-    if key == "algorithm":
+    if key == "algorithm" and blocks:
         # A method the experiment does not know joins under its own name, with what all blocks have in common.
         kept += [_Block(text.partition("=")[2], blocks[0].common, {key: [text]}) for text in new]
     return kept
@@ -294,10 +299,10 @@ def _is_of_drawing(key: str) -> bool:
 
 
 def _variant(axes: Axes, runs: Iterable[ComposedRun]) -> str:
-    """The folder of a target's drawing: the datasets asked for, the scale, and what else was asked for."""
+    """The folder of a target's drawing: the datasets asked for, the scale of its runs, and what else was asked for."""
     parts = {key.lstrip("+~"): "+".join(text.partition("=")[2] for text in texts) for key, texts in axes.items()}
     dataset = parts.get("dataset")
-    scale = "+".join(dict.fromkeys(run.config["scale"]["name"] for run in runs))
+    scale = "+".join(dict.fromkeys(run.config["scale"]["name"] for run in runs)) or "computed"
     others = [
         f"{key.rpartition('.')[2]}={value}"
         for key, value in sorted(parts.items())

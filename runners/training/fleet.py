@@ -58,7 +58,12 @@ SAVING_SHARE = 0.05  # of the time, for fleets whose checkpoints are large
 
 @dataclass(kw_only=True)
 class RunInTraining:
-    """One run in training."""
+    """One run in training.
+
+    Args:
+        seconds: of the training so far, its share where it trains with others.
+        fleet: how many runs shared its steps at most, itself counted.
+    """
 
     config: Config
     folder: RunFolder
@@ -66,6 +71,7 @@ class RunInTraining:
     tracker: Tracker
     step: int = 0
     seconds: float = 0.0
+    fleet: int = 1
     checkpoint: dict[str, Any] | None = None
     wga: float | None = None
 
@@ -126,6 +132,7 @@ def _open(config: Config, folder: RunFolder) -> RunInTraining:
         tracker=tracker(config, folder.run_id),
         step=step,
         seconds=0.0 if checkpoint is None else checkpoint["seconds"],
+        fleet=1 if checkpoint is None else checkpoint.get("fleet", 1),
         checkpoint=checkpoint,
     )
 
@@ -171,6 +178,8 @@ class _Fleet:
         self.evaluations = {round(self.steps * (point + 1) / count) for point in range(count)}
         self.started = time.perf_counter()
         self.before = [run.seconds for run in runs]
+        for run in runs:
+            run.fleet = max(run.fleet, len(runs))
 
     def train(self) -> None:
         start, save_at = self.runs[0].step, time.monotonic() + SECONDS_BETWEEN_CHECKPOINTS
@@ -309,6 +318,7 @@ class _Fleet:
                     "step": run.step,
                     "device": self.device.type,
                     "seconds": run.seconds,
+                    "fleet": run.fleet,
                     "params": self.stepper.rows[index].cpu().clone(),
                     "vectors": {name: rows[index].cpu().clone() for name, rows in vectors.items()},
                     "state": member.state,

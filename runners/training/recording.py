@@ -130,7 +130,8 @@ class Recorder:
             files[WEIGHTS] = save(named, {"format": "pt"})  # of two entries, the order changes from file to file
         if run.config["results"]["scores"]:
             files[SCORES] = self._examples(params)
-        run.folder.finish(summary, ledger, environment.describe(device=str(self.device)), files)
+        made = environment.describe(device=str(self.device)) | {"fleet": run.fleet}
+        run.folder.finish(summary, ledger, made, files)
         run.tracker.finish(summary)
 
     def _parts(self, params: Tensor, *, at_end: bool) -> dict[str, dict[str, Any]]:

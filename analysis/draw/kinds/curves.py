@@ -44,7 +44,7 @@ def training_curve(manifest: Manifest, store: Store) -> Drawing:
     panels = [
         Panel(
             data=part, title=title, xlabel="Epoch", ylabel=f"{where} {metric_title(metric)}", percent=True,
-            note=NOTHING if part.empty else "",
+            from_zero=True, note=NOTHING if part.empty else "",
         )
         for title, part in parts
     ]  # fmt: skip
@@ -141,14 +141,19 @@ def drawing(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, summar
     return Drawing(text=text, verdict=verdict, files=files, tables=(summary,), svg=stamped.svg)
 
 
-def plain_table(caption: str, header: list[str], body: list[list[str]]) -> Table:
-    return Table(caption=caption, header=header, rows=[[Cell(text=text) for text in row] for row in body])
+def plain_table(caption: str, header: list[str], body: list[list[str]], *, num_labels: int = 1) -> Table:
+    rows = [[Cell(text=text) for text in row] for row in body]
+    return Table(caption=caption, header=header, rows=rows, num_labels=num_labels)
 
 
 def point_text(point: Any, *, needed: int) -> str:
     """One row of `over_seeds` as a paper prints it; None where no seed has a value."""
-    found = spread([]) if point is None else Spread(mean=point["mean"], std=point["std"], n=int(point["n"]))
-    return spread_text(found, needed=needed)
+    return spread_text(point_spread(point), needed=needed)
+
+
+def point_spread(point: Any) -> Spread:
+    """One row of `over_seeds`, or None, without its band."""
+    return spread([]) if point is None else Spread(mean=point["mean"], std=point["std"], n=int(point["n"]))
 
 
 def of_one_dataset(manifest: Manifest, store: Store) -> pd.DataFrame:

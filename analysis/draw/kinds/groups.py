@@ -6,14 +6,12 @@ A gap is paired by seed with the runs without privacy of the same part of the ta
 Options of `draw`, besides those of every kind:
     metrics    what a row shows: default [groups, total, pi]; also worst, pi_of_means, pi_of_seeds and the notions of
                analysis/metrics/fairness.py. `pi` is the reading that the paper prints for so many groups
-    groups     {dataset: {name in the paper: name of the group}}, over which gaps are taken too; default: all groups
-    sections   {suffix: title}: a method whose name ends in ` (suffix)` stands in that part of the table, beside what
-               the paper prints for the name without it, unless it prints the whole name. Default: one part
+    groups, sections   see analysis/draw/group_scores.py; a method of a part stands beside what the paper prints for its
+               name without the suffix, unless it prints the whole name
 Accuracies and gaps are in percent, notions are shares. Parts that the paper does not have are compared with it too, but
 do not decide whether the target is reproduced.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -22,11 +20,21 @@ import pandas as pd
 from rawls.analysis.compare.against_paper import Measured, compare, comparison_table, overall, summary_line
 from rawls.analysis.draw.budget_texts import between, claim_text, rules_told
 from rawls.analysis.draw.drawing import Drawing, text_file
+from rawls.analysis.draw.group_scores import (
+    OF_ONE_RUN,
+    by_seed,
+    head,
+    score_groups,
+    section_of,
+    sections,
+    shown_groups,
+    without_privacy,
+)
 from rawls.analysis.draw.stamps import notices, reasons, short, stamp, target_verdict
 from rawls.analysis.draw.tables import Cell, Table, csv_text, spread_text
 from rawls.analysis.draw.titles import DASH, dataset_title, metric_title
 from rawls.analysis.metrics.choose_epoch import RULES, uncovered
-from rawls.analysis.metrics.fairness import GAPS, NOTIONS, notions, papers_reading, privacy_costs, total_accuracy
+from rawls.analysis.metrics.fairness import GAPS, NOTIONS, papers_reading, privacy_costs
 from rawls.analysis.metrics.statistics import Spread, spread
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest
@@ -34,7 +42,6 @@ from rawls.analysis.read.papers_numbers import reported
 
 DEFAULT = ["groups", "total", "pi"]
 READINGS = {f"pi_{name}": name for name in GAPS}
-OF_ONE_RUN = ["total", "worst", *NOTIONS]
 DECIMALS = {"accuracy": 2, "notion": 4}
 
 
@@ -52,8 +59,8 @@ class _Line:
 def draw(manifest: Manifest, store: Store) -> Drawing:
     runs = manifest.join(store)
     manifest.check_one_run_per(runs, "method", "dataset", "seed")
-    scores = _scores(manifest, runs, store.groups)
-    lines = _lines(manifest, runs, scores)
+    scored = score_groups(manifest, runs, store.groups)
+    lines = _lines(manifest, runs, scored)
     datasets = list(runs["dataset"].unique())
     decimals = DECIMALS["notion" if set(_metrics(manifest)) <= set(NOTIONS) else "accuracy"]
     told = [*uncovered(store.epoch, runs), *notices(runs)]
@@ -99,46 +106,14 @@ def _metrics(manifest: Manifest) -> list[str]:
     return asked
 
 
-def _scores(manifest: Manifest, runs: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
-    """One row per finished run: `accuracies` of the groups that are shown (in percent), and OF_ONE_RUN."""
-    done = runs[runs["status"] == "done"]
-    rows = groups[(groups["split"] == "test") & groups["run_id"].isin(done["run_id"])]
-    of_run = {
-        run_id: dict(zip(own["group_name"], own["accuracy"] * 100, strict=True))
-        for run_id, own in rows.groupby("run_id")
-    }
-    found = notions(rows).assign(total=total_accuracy(rows) * 100) if len(rows) else pd.DataFrame(columns=OF_ONE_RUN)
-    shown = [
-        [of_run.get(run_id, {}).get(name) for name in _shown(manifest, dataset, list(of_run.get(run_id, {}))).values()]
-        for run_id, dataset in zip(done["run_id"], done["dataset"], strict=True)
-    ]
-    worst = [min(of_run.get(run_id, {}).values(), default=None) for run_id in done["run_id"]]
-    others = found.reindex(done["run_id"]).reset_index(drop=True)
-    kept = done[["dataset", "method", "seed", "private"]].reset_index(drop=True)
-    return kept.assign(accuracies=shown, **{name: others[name] for name in ("total", *NOTIONS)}, worst=worst)
-
-
-def _shown(manifest: Manifest, dataset: str, names: list[str]) -> dict[str, str]:
-    """Name in the paper -> name of the group, of the groups that a dataset's table shows."""
-    given: Mapping[str, str] | None = (manifest.draw.get("groups") or {}).get(dataset)
-    if given is None:
-        return {name: name for name in names}
-    for name in given.values():
-        if names and name not in names:
-            raise ValueError(
-                f"draw.groups: {name!r} is no group of {dataset_title(dataset)}: choose from {', '.join(names)}"
-            )
-    return dict(given)
-
-
-def _lines(manifest: Manifest, runs: pd.DataFrame, scores: pd.DataFrame) -> list[_Line]:
+def _lines(manifest: Manifest, runs: pd.DataFrame, scored: pd.DataFrame) -> list[_Line]:
     lines = []
-    for dataset, section, method in product(runs["dataset"].unique(), _sections(manifest), manifest.methods):
+    for dataset, section, method in product(runs["dataset"].unique(), sections(manifest), manifest.methods):
         own = runs[(runs["dataset"] == dataset) & (runs["method"] == method)]
-        if own.empty or _section(manifest, method) != section:
+        if own.empty or section_of(manifest, method) != section:
             continue
-        mine = scores[(scores["dataset"] == dataset) & (scores["method"] == method)]
-        spreads = _spreads(manifest, str(dataset), mine, _without(manifest, scores, str(dataset), section))
+        mine = scored[(scored["dataset"] == dataset) & (scored["method"] == method)]
+        spreads = _spreads(manifest, str(dataset), mine, without_privacy(manifest, scored, str(dataset), section))
         cells = {
             column: Measured(method=method, column=column, spread=value, needed=len(own), reasons=tuple(reasons(own)))
             for column, value in spreads.items()
@@ -149,19 +124,16 @@ def _lines(manifest: Manifest, runs: pd.DataFrame, scores: pd.DataFrame) -> list
 
 def _spreads(manifest: Manifest, dataset: str, mine: pd.DataFrame, without: pd.DataFrame) -> dict[str, Spread]:
     """Column of the reported file -> mean and spread over seeds."""
-    by_seed, base = (
-        {int(seed): values for seed, values in zip(rows["seed"], rows["accuracies"], strict=True)}
-        for rows in (mine, without)
-    )
-    names = list(_shown(manifest, dataset, []))
-    width = len(names) or max((len(values) for values in by_seed.values()), default=0)
-    costs = privacy_costs(base, by_seed)
+    accuracies = by_seed(mine)
+    names = list(shown_groups(manifest, dataset, []))
+    width = len(names) or max((len(values) for values in accuracies.values()), default=0)
+    costs = privacy_costs(by_seed(without), accuracies)
     found: dict[str, Spread] = {}
     for metric in _metrics(manifest):
         if metric == "groups":
             for place in range(width):
                 title = names[place] if names else str(place)
-                found[f"{dataset}/{title}"] = spread(values[place] for values in by_seed.values())
+                found[f"{dataset}/{title}"] = spread(values[place] for values in accuracies.values())
         elif metric == "pi" or metric in READINGS:
             reading = papers_reading(width) if metric == "pi" else READINGS[metric]
             # Of a method without privacy there is nothing to say.
@@ -172,38 +144,20 @@ def _spreads(manifest: Manifest, dataset: str, mine: pd.DataFrame, without: pd.D
     return found
 
 
-def _without(manifest: Manifest, scores: pd.DataFrame, dataset: str, section: str) -> pd.DataFrame:
-    """The runs without privacy of a part of the table; of the first part, where it has none."""
-    rows = scores[(scores["dataset"] == dataset) & scores["private"].eq(False)]
-    parts = rows["method"].map(lambda method: _section(manifest, method))
-    own = rows[parts == section]
-    return (own if len(own) else rows[parts == _sections(manifest)[0]]).drop_duplicates("seed")
-
-
-def _sections(manifest: Manifest) -> list[str]:
-    return list(manifest.draw.get("sections") or {"": ""})
-
-
-def _section(manifest: Manifest, method: str) -> str:
-    named = [suffix for suffix in _sections(manifest) if suffix and method.endswith(f" ({suffix})")]
-    return named[0] if named else _sections(manifest)[0]
-
-
 def _printed(manifest: Manifest, methods: list[str]) -> pd.DataFrame:
     """What the paper prints for each of our names: its own, or the one without the suffix of its part."""
     theirs = reported(manifest.paper, manifest.table)
     parts = []
     for method in dict.fromkeys(methods):
-        head = method.removesuffix(f" ({_section(manifest, method)})")
-        name = method if (theirs["method"] == method).any() else head
+        name = method if (theirs["method"] == method).any() else head(manifest, method)
         parts.append(theirs[theirs["method"] == name].assign(method=method))
     return pd.concat(parts) if parts else theirs
 
 
 def _table(manifest: Manifest, dataset: str, lines: list[_Line], told: list[str], epoch: str) -> Table:
     columns = list(lines[0].cells)
-    several = len(_sections(manifest)) > 1
-    titles: dict[str, str] = dict(manifest.draw.get("sections") or {"": ""})
+    several = len(sections(manifest)) > 1
+    titles = sections(manifest)
     rows = []
     for line in lines:
         done = line.runs[line.runs["status"] == "done"]
@@ -247,7 +201,7 @@ def _text(column: str, cell: Measured) -> str:
 
 def _notes(manifest: Manifest, dataset: str, lines: list[_Line]) -> list[str]:
     notes = []
-    shown = _shown(manifest, dataset, [])
+    shown = shown_groups(manifest, dataset, [])
     if any(theirs != ours for theirs, ours in shown.items()):
         notes.append(f"{'; '.join(f'{theirs} in print: {ours}' for theirs, ours in shown.items())}.")
     if "pi" in _metrics(manifest) and shown:
@@ -258,9 +212,8 @@ def _notes(manifest: Manifest, dataset: str, lines: list[_Line]) -> list[str]:
 
 def _summary(manifest: Manifest, lines: list[_Line], comparison: pd.DataFrame) -> str:
     """What came of each part of the table."""
-    titles: dict[str, str] = dict(manifest.draw.get("sections") or {"": ""})
     told = []
-    for section, title in titles.items():
+    for section, title in sections(manifest).items():
         methods = {line.method for line in lines if line.section == section}
         if methods:
             sentence = summary_line(comparison[comparison["method"].isin(methods)])

@@ -75,7 +75,8 @@ def _never(here: Here) -> list[dict[str, Any]]:
 
 def _cells(row: dict[str, Any]) -> list[str | Cell]:
     name = row["target"].rpartition("/")[2]
-    runs = f"{row['done']} of {row['needed']}" if row["needed"] else "none yet"
+    without = "none needed" if row["state"] == "complete" else "none yet"
+    runs = f"{row['done']} of {row['needed']}" if row["needed"] else without
     if row["failed"]:
         runs += f", {row['failed']} failed"
     return [

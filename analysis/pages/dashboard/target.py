@@ -67,7 +67,10 @@ def _found(here: Here, manifest: Manifest, path: Path) -> None:
     told = notices(runs)
     if told:
         st.warning(" · ".join(told))
-    parts.command(manifest.command, f"{progress(runs)}. The command that makes it, and runs only what is missing:")
+    how_far = f"{progress(runs)}. The command that makes it, and runs only what is missing:"
+    parts.command(
+        manifest.command, how_far if len(runs) else "It is computed, without a run. The command that draws it:"
+    )
     try:
         drawing, svg = drawn(str(here.root), stored.state(here.root), path, stored.time_of(path))
     except ValueError as problem:

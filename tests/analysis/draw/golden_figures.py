@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.analysis.stores import WEAK_EPSILON, entry, manifest, run_id, write_manifest, write_run
+from tests.analysis.stores import WEAK_EPSILON, entry, manifest, run_id, write_json, write_manifest, write_run
 
 SEEDS = 3
 GROUPS = ["digit 0", "digit 1", "digit 8"]
@@ -17,6 +17,12 @@ BUDGETS = (1.0, 1.33, 2.12)
 BATCH_SIZES = (128, 256)
 # label -> where the learning curve ends, in percent, and how fast it gets there
 CURVES = {"asc": (60.0, 8.0), "dpsgd": (35.0, 12.0), "azb_prop": (12.0, 20.0), "azb_weak": (5.0, 30.0)}
+# FDPG's: what its manifests call the methods, and on which data
+FDPG = {
+    name: name for name in ("SGD", "DP-SGD", "AUTO-S", "FDPG", "SGD (AUTO-S)", "FDPG (AUTO-S)", "DPSGD-Global-Adapt")
+}
+PARTS = {"": "Clipped", "AUTO-S": "Normalised"}
+SEXES = ["male", "female"]
 
 
 def figures(root: Path, *, shift: float = 0.0) -> dict[str, Path]:
@@ -30,6 +36,12 @@ def figures(root: Path, *, shift: float = 0.0) -> dict[str, Path]:
         "training_curve_subplots": _training_curve(root, shift, subplots=True),
         "sampling_variance": _sampling_variance(root, shift),
         "budget_figure": _budget_figure(root, shift),
+        "budget_figure_gaps": _gaps_by_budget(root, shift),
+        "group_figure": _group_figure(root, shift),
+        "group_figure_probed": _probed(root, shift),
+        "group_curve": _group_curve(root, shift),
+        "time_figure": _time_figure(root, shift),
+        "normalisation_error": _normalisation_error(root, shift),
     }
 
 
@@ -92,3 +104,101 @@ def _budget_figure(root: Path, shift: float) -> Path:
                 runs.append(entry(run, label=label, seed=seed, epsilon=budget))
     content = manifest("asc/fig1", runs, kind="budget_figure", group="digit 8")
     return write_manifest(root, content)
+
+
+def _fdpg(root: Path, figure: str, runs: list[dict[str, Any]], **draw: Any) -> Path:
+    return write_manifest(root, manifest(f"fdpg/{figure}", runs, **{"methods": FDPG} | draw))
+
+
+def _of_sexes(
+    root: Path, figure: str, method: str, seed: int, accuracies: tuple[float, float], *, dataset: str = "adult",
+    budget: float | None = None, **changes: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """A run of two groups, with these accuracies in percent."""
+    run = run_id(figure, dataset, method, budget, seed)
+    plan = None if method.startswith("SGD") else {"target_epsilon": budget, "epsilon_per_group": [budget or 8.0] * 2}
+    scores = {"accuracy": [value / 100 for value in accuracies], "loss": [1.0, 1.0], "count": [300, 100]}
+    scores |= {"wga": min(accuracies) / 100, "avg": sum(accuracies) / 200}
+    write_run(
+        root, run, dataset=dataset, algorithm=method, seed=seed, group_names=SEXES, plan=plan, test=scores, valid=None,
+        **changes,
+    )  # fmt: skip
+    return entry(run, label=method, seed=seed, dataset=dataset)
+
+
+def _gaps_by_budget(root: Path, shift: float) -> Path:
+    chance = np.random.default_rng(5)
+    ends = {"DP-SGD": (88.0, 97.5), "FDPG": (94.0 + shift, 98.8), "DPSGD-Global-Adapt": (92.5, 98.5)}
+    runs = []
+    for seed in range(SEEDS):
+        runs.append(_of_sexes(root, "fig7", "SGD", seed, (96.0, 99.1)))
+        for method, (men, women) in ends.items():
+            for budget in (1.0, 3.0, 5.0, 7.0, 9.0, 10.0):
+                worse = 4 / budget + chance.normal(0, 0.2)
+                runs.append(_of_sexes(root, "fig7", method, seed, (men - worse, women - worse / 4), budget=budget))
+                runs[-1]["coordinates"]["epsilon"] = budget
+    return _fdpg(root, "fig7", runs, kind="budget_figure", metrics=["total", "groups", "pi"])
+
+
+def _group_figure(root: Path, shift: float) -> Path:
+    chance = np.random.default_rng(6)
+    ends = {"SGD": (95.9, 99.1), "DP-SGD": (87.6, 97.5), "DPSGD-Global-Adapt": (93.8, 98.8)}
+    ends |= {"SGD (AUTO-S)": (96.3, 99.3), "AUTO-S": (93.7 + shift, 98.8)}
+    runs = [
+        _of_sexes(root, "fig1", method, seed, (men + chance.normal(0, 0.2), women + chance.normal(0, 0.1)))
+        for method, (men, women) in ends.items()
+        for seed in range(SEEDS)
+    ]
+    return _fdpg(root, "fig1", runs, kind="group_figure", sections=PARTS)
+
+
+def _probes(chance: np.random.Generator, variances: tuple[float, float], points: int) -> list[dict[str, Any]]:
+    """A history of two groups whose variances end here."""
+    return [
+        {
+            "step": 100 * point, "epoch": point / 2, "kind": "group_gradients", "gradient_norm": [1.0, 1.0],
+            "loss": [0.4 + 0.1 * place + float(chance.uniform(0, 0.05)) for place in range(2)],
+            "gradient_variance": [
+                float(end * np.exp(2 - 2 * (point + 1) / points + chance.normal(0, 0.1))) for end in variances
+            ],
+        }
+        for point in range(points)
+    ]  # fmt: skip
+
+
+def _probed(root: Path, shift: float) -> Path:
+    chance = np.random.default_rng(7)
+    runs = []
+    for place, dataset in enumerate(("adult", "dutch", "unbalanced_mnist", "celeba_eyeglasses")):
+        for method, level in {"SGD": 0.1, "DP-SGD": 2.0 + shift}.items():
+            for seed in range(SEEDS):
+                history = _probes(chance, (level * 10**place, level * 3 * 10**place), 2)
+                runs.append(
+                    _of_sexes(root, "fig2", method, seed, (90.0, 90.0), dataset=dataset, scale="smoke", history=history)
+                )
+    metrics = ["loss", "gradient_variance"]
+    digits = {"unbalanced_mnist": {"class 2": "male", "class 8": "female"}}
+    return _fdpg(root, "fig2", runs, kind="group_figure", metrics=metrics, groups=digits)
+
+
+def _group_curve(root: Path, shift: float) -> Path:
+    chance = np.random.default_rng(8)
+    ends = {"DP-SGD": (20.0, 2.0), "FDPG": (6.0 + shift, 2.5), "AUTO-S": (4.0, 0.4), "FDPG (AUTO-S)": (1.5, 0.5)}
+    runs = [
+        _of_sexes(root, "fig8", method, seed, (90.0, 90.0), history=_probes(chance, variances, 20))
+        for method, variances in ends.items()
+        for seed in range(SEEDS)
+    ]
+    return _fdpg(root, "fig8", runs, kind="group_curve", sections=PARTS)
+
+
+def _time_figure(root: Path, shift: float) -> Path:
+    hours = {"DP-SGD": 1.0, "FDPG": 1.1 + shift, "DPSGD-Global-Adapt": 1.2, "AUTO-S": 3.0, "FDPG (AUTO-S)": 3.2}
+    runs = [_of_sexes(root, "fig6", method, 0, (90.0, 90.0), seconds=3600 * time) for method, time in hours.items()]
+    for run in runs:
+        write_json(root / "runs" / run["run_id"] / "environment.json", {"fleet": 1, "device": "cpu"})
+    return _fdpg(root, "fig6", runs, kind="time_figure", sections=PARTS)
+
+
+def _normalisation_error(root: Path, shift: float) -> Path:
+    return _fdpg(root, "fig5", [], kind="normalisation_error", stability=[0.01, 0.1 + shift, 1])

@@ -111,6 +111,38 @@ def test_a_log_axis_holds_its_band() -> None:
     assert high >= 0.04
 
 
+def test_points_of_several_methods_stand_side_by_side_over_the_names_of_their_places() -> None:
+    panel = Panel(data=points(METHODS, count=2), ticks=["one", "two"])
+    (axis,) = draw(Sheet(panels=[panel], methods=METHODS)).axes
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["one", "two"]
+    places = sorted(x for container in axis.containers for x in container[0].get_xdata())
+    assert np.allclose(places, [-0.18, 0, 0.18, 0.82, 1, 1.18])
+    assert all(container[0].get_linestyle() == "None" for container in axis.containers)
+
+
+@pytest.mark.parametrize(("names", "rotation"), [(["DP-SGD"] * 4, 0), (["DPSGD-Global-Adapt"] * 3, 35)])
+def test_names_that_would_run_into_each_other_are_slanted_on_a_taller_figure(names: list[str], rotation: int) -> None:
+    panel = Panel(data=points(METHODS, count=len(names)), ticks=names)
+    figure = draw(Sheet(panels=[panel, panel], methods=METHODS))
+    assert {label.get_rotation() for axis in figure.axes for label in axis.get_xticklabels()} == {rotation}
+    assert (figure.get_figheight() > draw(sheet(2)).get_figheight()) == (rotation > 0)
+
+
+def test_a_shared_axis_from_zero_holds_what_a_later_panel_has() -> None:
+    low, high = points(["ASC"]), points(["ASC"], factor=10)
+    panels = [Panel(data=data, from_zero=True, ticks=["a", "b", "c", "d", "e"]) for data in (low, high)]
+    figure = draw(Sheet(panels=panels, methods=METHODS, share_y=True))
+    bottom, top = figure.axes[0].get_ylim()
+    assert bottom == 0
+    assert top > 40
+
+
+def test_panels_stand_as_many_to_a_row_as_is_asked() -> None:
+    figure = draw(sheet(4, across=2))
+    assert len({round(axis.get_position().y0, 3) for axis in figure.axes}) == 2
+    assert len({round(axis.get_position().y0, 3) for axis in draw(sheet(4, across=4)).axes}) == 1
+
+
 def test_panels_of_one_method_each_share_both_axes_even_the_empty_one() -> None:
     full, empty = points(["ASC"], count=7), points([])
     panels = [Panel(data=full, title="ASC"), Panel(data=empty, title="aZB", note="no finished run")]

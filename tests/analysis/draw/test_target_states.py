@@ -72,5 +72,11 @@ def test_a_target_in_a_word(done: int, data: str, verdict: str, expected: str) -
     assert state({"done": done, "needed": 2, "failed": 0, "data": data, "verdict": verdict}) == expected
 
 
+def test_a_computed_target_is_complete_without_a_run(results_root: Path) -> None:
+    computed = manifest("fdpg/fig5", [], kind="normalisation_error")
+    (row,) = status(results_root, [computed]).to_dict("records")
+    assert (row["needed"], row["verdict"], state(row)) == (0, "complete", "complete")
+
+
 def test_a_target_whose_runs_all_failed_is_not_only_missing() -> None:
     assert state({"done": 0, "needed": 2, "failed": 1, "data": "–", "verdict": "missing (…)"}) == "failed"

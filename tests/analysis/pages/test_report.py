@@ -121,6 +121,15 @@ def test_an_empty_store_says_what_to_do(results_root: Path) -> None:
     assert not {"Result", "Privacy"} & set(page.lines)
 
 
+def test_a_computed_figure_is_shown_though_nothing_ran(results_root: Path) -> None:
+    page = page_of(results_root, manifest("fdpg/fig5", [], kind="normalisation_error"))
+    text = "\n".join(page.lines)
+    assert "Verdict: complete." in text
+    assert "γ = 0.01" in text
+    assert "nothing of it has run" not in text and "standard deviation over seeds." not in text
+    assert len([tag for tag, _ in page.elements if tag == "img"]) == 1
+
+
 def test_a_store_of_failures_says_why_and_what_then(results_root: Path) -> None:
     write_unfinished(results_root, "a", "failed")
     page = page_of(results_root, curve("asc/fig2", [entry("a")]))

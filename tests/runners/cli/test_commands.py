@@ -208,6 +208,16 @@ def test_reproduce_draws_what_there_is_when_runs_failed_but_not_when_interrupted
     assert ("UNFINISHED" in capsys.readouterr().out) == draws
 
 
+def test_a_computed_target_is_drawn_and_nothing_is_launched(
+    launched: Callable[[Outcome], list[str]], capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    labels = launched(Outcome(interrupted=True))
+    assert main(["reproduce", "fdpg/fig5", "tracking=off"]) == 0
+    assert labels == []
+    assert "| γ = 0.01  |                0.81 |" in capsys.readouterr().out
+    assert (folder / "results" / "targets" / "fdpg" / "fig5" / "computed" / "figure.png").is_file()
+
+
 def test_render_trains_nothing(swept: list[list[str]], capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert main(["render", "asc/table1", "results.root=elsewhere", *SMALL]) == 0
     assert swept == []

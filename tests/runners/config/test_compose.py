@@ -72,8 +72,8 @@ def test_a_composed_configuration_is_the_resolved_one() -> None:
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["foo=1"], "unknown key 'foo': choose from algorithm, data, data_digest, dataset,"),
-        (["+foo=1"], "unknown key 'foo': choose from algorithm, data, data_digest, dataset,"),
+        (["foo=1"], "unknown key 'foo': choose from algorithm, alone, data, data_digest, dataset,"),
+        (["+foo=1"], "unknown key 'foo': choose from algorithm, alone, data, data_digest, dataset,"),
         (["sed=1"], "unknown key 'sed': did you mean seed?"),
         (["lr=1"], "unknown key 'lr': did you mean optimizer.lr?"),
         (["schedule.batchsize=3"], "unknown key 'schedule.batchsize': did you mean schedule.batch_size?"),
@@ -177,6 +177,7 @@ def test_an_id_is_16_hexadecimal_digits_of_the_hashed_part() -> None:
         "device=cpu",
         "engine=opacus_hooks",
         "physical_batch=4",
+        "alone=true",
         "tracking=online",
         "tracking.project=other",
         "results.root=elsewhere",

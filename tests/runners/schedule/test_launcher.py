@@ -101,6 +101,14 @@ def test_devices_are_looked_for_only_where_runs_are_trained(
         preflight([run], Store(results_root))
 
 
+def test_a_run_that_is_to_be_alone_shares_its_fleet_with_none() -> None:
+    together = [planned(resolve(compose([*SMALL, f"seed={seed}"]))) for seed in (0, 1)]
+    alone = [planned(resolve(compose([*SMALL, f"seed={seed}", "alone=true"]))) for seed in (0, 1)]
+    assert len({run.fleet_key for run in together}) == 1
+    assert len({run.fleet_key for run in [*together, *alone]}) == 3
+    assert [run.run_id for run in together] == [run.run_id for run in alone]
+
+
 def test_a_sweep_without_runs_is_refused() -> None:
     with pytest.raises(ConfigError, match="there are no runs"):
         train([], command="")

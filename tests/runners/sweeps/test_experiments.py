@@ -144,6 +144,30 @@ def test_a_sweep_without_runs_is_refused(empty: str) -> None:
         plan(["experiment=asc/table1", empty])
 
 
+@pytest.mark.parametrize("others", [[], ["scale=paper"], ["algorithm=asc,dpsgd"]])
+def test_a_target_without_blocks_is_computed_and_needs_no_run(others: list[str], tmp_path: Path) -> None:
+    asked = plan(["experiment=fdpg/fig5", f"results.root={tmp_path}", *others])
+    assert (asked.runs, asked.root, asked.changed) == ((), tmp_path, ())
+    path = write_manifest(asked, asked.root)
+    assert path.parent.parent == tmp_path / "targets" / "fdpg" / "fig5"
+    assert path.parent.name.startswith("computed")
+    assert manifest_of(asked)["runs"] == []
+
+
+def test_figures_share_their_runs() -> None:
+    """What two targets ask for alike is trained once, whether it is to be timed or not."""
+    ids = {name: set(ids_of(f"fdpg/{name}")) for name in ("fig1", "fig2", "fig4", "fig6", "fig7", "fig8")}
+    assert len(ids["fig2"] & ids["fig4"]) == 1  # DP-SGD on MNIST
+    assert len(ids["fig2"] & ids["fig8"]) == 1  # and on CelebA
+    assert len(ids["fig1"] & ids["fig6"]) == 2  # DP-SGD and AUTO-S
+    assert len(ids["fig1"] & ids["fig7"]) == 1  # without privacy
+    assert len(ids["fig6"]) == 10
+
+
+def ids_of(target: str) -> list[str]:
+    return ids(plan([f"experiment={target}", "seed=0"]))
+
+
 def test_the_order_of_the_command_line_is_no_matter() -> None:
     texts = ["algorithm=asc", "algorithm.weights=integer", "algorithm.group_lr=0.2"]
     one, other = (plan(["experiment=asc/tuning", *order]) for order in (texts, texts[::-1]))

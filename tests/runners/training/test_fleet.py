@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from rawls.algorithms.dpsgd import DpSgd
+from rawls.analysis.read.load import load
 from rawls.runners.config.compose import CONF, compose, resolve, run_id
 from rawls.runners.config.specifications import build
 from rawls.runners.store import environment
@@ -114,6 +115,19 @@ def test_a_fleet_interrupted_at_its_first_run_is_resumed_as_a_whole(tmp_path: Pa
         straight = configured(tmp_path / "straight", *run)
         train(tmp_path / "straight", [straight])
         assert results(tmp_path / "straight", straight) == results(tmp_path / "resumed", straight)
+
+
+def test_it_is_written_down_how_many_runs_shared_the_seconds(tmp_path: Path) -> None:
+    """Also by a run that was interrupted in a fleet, and ended alone."""
+    first, second = [configured(tmp_path, "algorithm=dpsgd", f"seed={seed}") for seed in (0, 1)]
+    alone = configured(tmp_path, "algorithm=dpsgd", "seed=2")
+    train(tmp_path, [alone])
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, [first, second], StopAt(5))
+    train(tmp_path, [first])
+    found = load(tmp_path).runs.set_index("run_id")["fleet"]
+    assert (found[run_id(alone)], found[run_id(first)]) == (1, 2)
+    assert np.isnan(found[run_id(second)])
 
 
 def test_runs_that_stand_at_different_steps_are_trained_to_their_end(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from rawls.analysis.draw.drawing import Drawing
+from rawls.analysis.draw.figures import Sheet
 from rawls.analysis.draw.kinds.budget import budget_figure
 from rawls.analysis.read.load import load
 from rawls.analysis.read.manifest import Manifest
@@ -63,3 +64,54 @@ def test_without_a_group_the_largest_epsilon_is_shown(tmp_path: Path) -> None:
 def test_an_unknown_group_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'8' is no group of these runs: choose one of digit 0, digit 1, digit 8"):
         drawn(tmp_path, group="8")
+
+
+def of_groups(root: Path, label: str, seed: int, target: float | None, men: float, women: float) -> dict[str, Any]:
+    """A run of 30 men and 10 women."""
+    run = run_id("fig7", label, target, seed)
+    scores = {"accuracy": [men, women], "loss": [0, 0], "count": [30, 10], "wga": men, "avg": women}
+    plan = None if target is None else {"target_epsilon": target, "epsilon_per_group": [target, target]}
+    write_run(root, run, algorithm=label, seed=seed, group_names=["men", "women"], test=scores, valid=None, plan=plan)
+    return entry(run, label=label, seed=seed, epsilon=target)
+
+
+def gaps(root: Path) -> Drawing:
+    """Costs of men 10 and 12, of women 3 and 1: 9 apart in the mean; and at a larger budget none."""
+    runs = [of_groups(root, "sgd", seed, None, men, 0.92) for seed, men in enumerate((0.80, 0.82))]
+    runs += [of_groups(root, "dpsgd", seed, 1.0, 0.70, women) for seed, women in enumerate((0.89, 0.91))]
+    runs += [of_groups(root, "dpsgd", 0, 3.0, 0.80, 0.92)]
+    names = {"groups": {"unbalanced_mnist": {"male": "men", "female": "women"}}, "methods": {"sgd": "NON-DP"}}
+    content = manifest("fdpg/fig7", runs, kind="budget_figure", metrics=["total", "groups", "pi"], **names)
+    return budget_figure(Manifest.of(content), load(root))
+
+
+def test_accuracies_of_groups_and_the_gap_between_what_privacy_costs_them(tmp_path: Path) -> None:
+    drawing = gaps(tmp_path)
+    assert drawing.tables[0].header == ["Method", "Target ε", "Total", "Male", "Female", "Privacy cost gap π"]
+    assert [[cell.text for cell in row] for row in drawing.tables[0].rows] == [
+        ["dpsgd", "1", "75.0 ± 0.4", "70.0 ± 0.0", "90.0 ± 1.4", "9.0 ± 2.8"],
+        ["dpsgd", "3", "83.0", "80.0", "92.0", "0.0"],
+        ["NON-DP", "no privacy", "83.8 ± 1.1", "81.0 ± 1.4", "92.0 ± 0.0", "–"],
+    ]
+    drawing.files["figure.csv"](tmp_path / "figure.csv")
+    found = pd.read_csv(tmp_path / "figure.csv").set_index(["quantity", "method", "x"])
+    assert found.loc[("pi", "dpsgd", 1.0), "mean"] == pytest.approx(9)
+    assert found.loc[("accuracy/Female", "dpsgd", 3.0), "mean"] == pytest.approx(92)
+
+
+def test_a_method_without_privacy_is_a_dashed_line_where_it_has_the_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sheets: list[Sheet] = []
+    monkeypatch.setattr("rawls.analysis.draw.kinds.budget.drawing", lambda *parts: sheets.append(parts[-1]))
+    gaps(tmp_path)
+    total, men, women, pi = sheets[0].panels
+    assert men.limits is not None and women.limits is not None and total.limits is not None
+    assert men.limits.to_numpy().tolist() == [["NON-DP", "NON-DP", 1.0, 81.0], ["NON-DP", "NON-DP", 3.0, 81.0]]
+    assert pi.limits is None
+    assert [panel.from_zero for panel in sheets[0].panels] == [False, False, False, True]
+
+
+def test_an_unknown_metric_names_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'gap', which is no metric: choose from wga, avg, epsilon, total, groups, pi"):
+        drawn(tmp_path, metrics=["gap"])

@@ -1,0 +1,71 @@
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from rawls.analysis.draw.group_scores import group_titles, head, measured, score_groups, section_of, shown_groups
+from rawls.analysis.read.load import load
+from rawls.analysis.read.manifest import Manifest
+from tests.analysis.stores import entry, manifest, write_run
+
+PARTS = {"": "Clipped", "AUTO-S": "Normalised"}
+DIGITS = {"unbalanced_mnist": {"class 8": "8", "class 1": "1"}}
+
+
+def of(runs: list[dict[str, Any]], **draw: Any) -> Manifest:
+    return Manifest.of(manifest("fdpg/fig4", runs, kind="group_curve", **draw))
+
+
+@pytest.mark.parametrize(
+    ("method", "section", "name"),
+    [
+        ("FDPG", "", "FDPG"),
+        ("FDPG (AUTO-S)", "AUTO-S", "FDPG"),
+        ("AUTO-S", "AUTO-S", "AUTO-S"),
+        ("FDPG (equal ε)", "", "FDPG (equal ε)"),
+    ],
+)
+def test_a_method_stands_in_the_part_that_its_name_ends_in(method: str, section: str, name: str) -> None:
+    asked = of([], sections=PARTS)
+    assert (section_of(asked, method), head(asked, method)) == (section, name)
+
+
+def test_without_parts_a_name_is_a_name() -> None:
+    assert (section_of(of([]), "FDPG (AUTO-S)"), head(of([]), "FDPG (AUTO-S)")) == ("", "FDPG (AUTO-S)")
+
+
+def test_groups_are_named_as_the_paper_does_in_its_order(tmp_path: Path) -> None:
+    write_run(tmp_path, "a")
+    asked, store = of([entry("a")], groups=DIGITS), load(tmp_path)
+    runs = asked.join(store)
+    assert group_titles(asked, "unbalanced_mnist", runs, store.groups) == ["Class 8", "Class 1"]
+    assert group_titles(of([entry("a")]), "unbalanced_mnist", runs, store.groups) == ["0", "1", "8"]
+    (scored,) = score_groups(asked, runs, store.groups).to_dict("records")
+    assert scored["accuracies"] == pytest.approx([50, 60])
+    assert scored["total"] == pytest.approx(100 * (0.7 * 10 + 0.6 * 20 + 0.5 * 5) / 35)
+
+
+def test_an_unknown_group_names_the_known_ones() -> None:
+    asked = of([], groups={"adult": {"male": "man"}})
+    with pytest.raises(ValueError, match="'man' is no group of Adult: choose from male, female"):
+        shown_groups(asked, "adult", ["male", "female"])
+
+
+def test_what_was_measured_is_a_row_for_each_run_step_and_group(tmp_path: Path) -> None:
+    lines = [
+        {"step": step, "epoch": step / 10, "kind": "group_gradients", "loss": [9, step, 2 * step],
+         "gradient_variance": [9, math.inf, 0.5]}
+        for step in (0, 10)
+    ]  # fmt: skip
+    write_run(tmp_path, "a", history=[*lines, {"step": 10, "epoch": 1.0, "split": "test", "wga": 0.5}])
+    asked = of([entry("a"), entry("missing", seed=1)], groups=DIGITS)
+    store = load(tmp_path)
+    found = measured(asked, store, asked.join(store), ["loss", "gradient_variance"])
+    kept = found[["method", "step", "epoch", "group", "loss"]].to_numpy().tolist()
+    assert kept == [
+        ["ASC", 0, 0, "Class 8", 0], ["ASC", 0, 0, "Class 1", 0],
+        ["ASC", 10, 1, "Class 8", 20], ["ASC", 10, 1, "Class 1", 10],
+    ]  # fmt: skip
+    assert pd.isna(found["gradient_variance"]).tolist() == [False, True, False, True]
