@@ -252,6 +252,7 @@ _ENVIRONMENT = json.dumps(
         "cpu": "a processor",
         "cpu_capability": "AVX512",
         "device": "cpu",
+        "fleet": 1,
         "device_name": "a processor",
         "cuda": None,
         "num_threads": 1,
