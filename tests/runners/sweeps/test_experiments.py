@@ -156,12 +156,14 @@ def test_a_target_without_blocks_is_computed_and_needs_no_run(others: list[str],
 
 def test_figures_share_their_runs() -> None:
     """What two targets ask for alike is trained once, whether it is to be timed or not."""
-    ids = {name: set(ids_of(f"fdpg/{name}")) for name in ("fig1", "fig2", "fig4", "fig6", "fig7", "fig8")}
+    names = ("fig1", "fig2", "fig4", "fig6", "fig7", "fig8", "table2_celeba")
+    ids = {name: set(ids_of(f"fdpg/{name}")) for name in names}
     assert len(ids["fig2"] & ids["fig4"]) == 1  # DP-SGD on MNIST
     assert len(ids["fig2"] & ids["fig8"]) == 1  # and on CelebA
     assert len(ids["fig1"] & ids["fig6"]) == 2  # DP-SGD and AUTO-S
     assert len(ids["fig1"] & ids["fig7"]) == 1  # without privacy
-    assert len(ids["fig6"]) == 10
+    assert len(ids["fig1"] & ids["table2_celeba"]) == 4  # all but the other thresholds
+    assert len(ids["fig6"]) == 10 and ids["fig6"] < ids["table2_celeba"]
 
 
 def ids_of(target: str) -> list[str]:
