@@ -115,3 +115,13 @@ def test_it_composes_with_gaussian_noise(neighbouring: Neighbouring) -> None:
 def test_a_loss_too_large_to_tabulate_is_not_claimed() -> None:
     given = epsilon([LaplaceEvent(Poisson(0.01), 0.009)], delta=1e-5, neighbouring=ADD, accountant="pld")
     assert given.epsilon == math.inf
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-8, 1e-10, 1e-12])
+def test_just_below_pure_privacy_laplace_noise_costs_what_its_largest_loss_does(delta: float) -> None:
+    """Ten steps of scale 50 lose .2 with probability 2^-10, and next to never a little less: delta is that mass times
+    1 - e^(epsilon - .2). The integral of the crosscheck can't tell so near to its largest loss."""
+    event = LaplaceEvent(Everyone(), 50.0, 10)
+    found = epsilon([event], delta=delta, neighbouring=ADD, accountant="pld").epsilon
+    exact = 0.2 + math.log1p(-delta * 2**10)
+    assert exact <= found <= exact + 0.02 * (0.2 - exact) + 1e-11

@@ -130,7 +130,11 @@ def integrated(
 
 
 def _epsilon(parts: Composition, delta: float, guess: float | None) -> float:
-    """By the profile near each guess, until the guess stays; without one from Chernoff's bound, which is above."""
+    """By the profile near each guess, until the guess stays; without one from Chernoff's bound, which is above.
+
+    Just below the largest loss it may not stay, for there delta falls faster than a profile made elsewhere tells. Then
+    each epsilon that is tried gets a profile of its own.
+    """
     if not guess or not math.isfinite(guess):
         guess = min(
             (sum(count * step.log_moment(tilt) for step, count in parts) - math.log(delta)) / tilt
@@ -138,7 +142,7 @@ def _epsilon(parts: Composition, delta: float, guess: float | None) -> float:
         )
     if Profile(parts, 0.0).delta(0.0) <= delta:
         return 0.0
-    for _ in range(40):
+    for _ in range(10):
         profile = Profile(parts, guess)
         low, high = guess / 2, 1.5 * guess
         while high - low > 1e-11 * high:
@@ -147,7 +151,13 @@ def _epsilon(parts: Composition, delta: float, guess: float | None) -> float:
         if abs(high - guess) <= 1e-3 * guess:
             return high
         guess = high
-    raise ArithmeticError(f"no epsilon was found for {parts} at delta {delta}")
+    low, high = 0.0, 2 * guess
+    while Profile(parts, high).delta(high) > delta:
+        low, high = high, 2 * high
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if Profile(parts, middle).delta(middle) > delta else (low, middle)
+    return high
 
 
 class Profile:

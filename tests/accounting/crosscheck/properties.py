@@ -20,6 +20,7 @@ from tests.accounting.crosscheck.integration import NoisySum, delta_at, integrat
 from tests.accounting.crosscheck.settings import Setting
 
 ROUNDING = 1e-6  # relative: of what is integrated, and of sums in another order
+NEAR_PURE = 1e-5  # relative: nearer to the largest loss of Laplace noise the integral cannot tell
 ABSOLUTE = 1e-3  # epsilons are told apart down to here
 
 
@@ -65,11 +66,20 @@ def delta_over(accountant: Accountant, flaw: float = 1.0) -> Callable[[Setting],
 
     def ratio(setting: Setting) -> float | None:
         claimed = spent(setting.with_noise(flaw), accountant)
-        if claimed is None or math.isinf(claimed):
+        if claimed is None or math.isinf(claimed) or _is_almost_pure(setting, claimed):
             return None
         return delta_at(setting.events, setting.neighbouring, claimed) / setting.delta / (1 + ROUNDING)
 
     return ratio
+
+
+def _is_almost_pure(setting: Setting, claimed: float) -> bool:
+    """Whether an epsilon is so near the largest loss that delta is all of the mass there, by less than a bin away."""
+    events = setting.events
+    if not all(isinstance(event, LaplaceEvent) for event in events):
+        return False
+    pure = sum(event.count * setting.neighbouring.sensitivity / event.noise_multiplier for event in events)
+    return (1 - NEAR_PURE) * pure < claimed <= pure
 
 
 def looseness(accountant: Accountant, allowed: float, flaw: float = 1.0) -> Callable[[Setting], float | None]:
