@@ -6,8 +6,8 @@ counts that are published beside every gradient. A record of group k is drawn wi
 Readings and differences:
 - q begins at n_k / n, so that the first epoch is DP-SGD; the q_k = 1 of the text is no distribution.
 - Sums and counts come from the gradient's own batch: the three answers of a step are one release. The paper pools an
-  epoch, adds noise to it once, and charges none of that (the claim). Noise at each of an epoch's S steps is sqrt(S) times
-  as much: at 10 times the gradient's it drowns a group of few rows, whose rate then drifts (fdpg/search_mnist).
+  epoch, adds noise to it once, and charges none of that (the claim). Noise at each of an epoch's S steps is sqrt(S)
+  times as much: ten times the gradient's drowns a group of few rows, whose rate then drifts (fdpg/search_mnist).
 - The largest rate is not known before training. Rates have a public cap, the noise is planned for `planned_rate`, and a
   filter ends the run before any group passes the budget: without the cap, class 8 of MNIST alone can cost epsilon 123.
 """
