@@ -98,6 +98,11 @@ def test_fdpgs_table_1_is_the_record() -> None:
     assert table_after("**FDPG, Table 1**") == expected
 
 
+def test_what_brings_class_8_back_is_the_record() -> None:
+    found = next(row for row in rows("fdpg", "search_mnist", "table.csv") if row["method"] == "FDPG (less noise)")
+    assert f"class 8 is at {float(found['test_wga']):.1f} % and the mean at {float(found['test_avg']):.1f}" in README
+
+
 def test_how_many_cells_of_fdpg_reproduce_is_counted() -> None:
     for target, told in (("table1", "{} of {} cells lie within two"), ("table1_text", "{} of {} cells do")):
         verdicts = [row["verdict"] for row in rows("fdpg", target, "comparison.csv") if "(" not in row["method"]]
