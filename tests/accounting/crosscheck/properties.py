@@ -21,7 +21,7 @@ from tests.accounting.crosscheck.settings import Setting
 
 ROUNDING = 1e-6  # relative: of what is integrated, and of sums in another order
 UNNOTICED = 1e-5  # relative: what PLD's transforms may take from delta before it puts them in
-SMALL = 0.01  # less lies within a few bins of the integral: it is off by 2 % of delta, as finer sums show
+SMALL = 0.01  # less lies within a few bins of the integral: it was off by 2 % of delta where a finer sum was made
 NEAR_PURE = 1e-5  # relative: nearer to the largest loss of Laplace noise the integral cannot tell
 ABSOLUTE = 1e-3  # epsilons are told apart down to here
 
