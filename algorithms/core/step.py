@@ -54,12 +54,19 @@ class PrivateMember(Member):
     plan: Plan
     ledger: Ledger
     release: Release | None = None
+    test: Release | None = None
 
     def present_release(self) -> Release:
         """The release under the present public state; one object as long as its law and bounds last."""
         if self.release is None:
             self.release = self.method.gradient_release(self.task, self.plan, self.state)
         return self.release
+
+    def present_test(self) -> Release:
+        """The release of its test, if the method tests its steps; it lasts as long as the other."""
+        if self.test is None:
+            self.test = cast(Tests, self.method).test_release(self.task, self.plan, self.state)
+        return self.test
 
     def present_drawing(self) -> Drawing:
         return self.present_release().law
@@ -69,7 +76,7 @@ class PrivateMember(Member):
 
     def change_state(self, state: PublicState, step: int) -> None:
         super().change_state(state, step)
-        self.release = None
+        self.release = self.test = None
 
     def observe(self, answers: Mapping[str, np.ndarray]) -> None:
         """A new public state under the same release."""
@@ -250,11 +257,11 @@ class PrivateStep(FleetStep[PrivateMember]):
         """A second draw, by the law of the test's release; what fails is taken back."""
         member = self.members[run]
         method = cast(Tests, member.method)
-        release = method.test_release(member.task, member.plan, member.state)
+        release = member.present_test()
         queries = FleetQueries(self.engine, self.params[run], member, step)
         losses = queries.losses(release, before, self.params[run])
-        half = torch.tensor(release.bounds, dtype=torch.float64, device=before.device).min() / 2
-        number = method.test(*losses).to(torch.float64).reshape(1).nan_to_num(nan=float(half)).clamp(-half, half)
+        half = min(release.bounds) / 2
+        number = method.test(*losses).to(torch.float64).reshape(1).nan_to_num(nan=half).clamp(-half, half)
         answer = float(member.ledger.publish(release, number, step))
         accepted = method.accepts(member.task, member.plan, member.state, answer)
         if not accepted:
