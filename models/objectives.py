@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Protocol
 
@@ -73,18 +74,18 @@ def _of_class_0(runs: int, tiles: int, classes: int, rows: int) -> Array:
 CROSS_ENTROPY: Objective = CrossEntropy()
 
 
-def predict(module: nn.Module, inputs: Tensor, at_once: int) -> Tensor:
+def predict(logits_of: Callable[[Tensor], Tensor], inputs: Tensor, at_once: int) -> Tensor:
     """Logits [sample, class], so many samples at a time."""
     if not len(inputs):  # not every layer takes no samples
-        return module(inputs.new_zeros(1, *inputs.shape[1:]))[:0]
-    return torch.cat([module(inputs[start : start + at_once]) for start in range(0, len(inputs), at_once)])
+        return logits_of(inputs.new_zeros(1, *inputs.shape[1:]))[:0]
+    return torch.cat([logits_of(inputs[start : start + at_once]) for start in range(0, len(inputs), at_once)])
 
 
 def evaluate(
-    objective: Objective, module: nn.Module, inputs: Tensor, labels: Tensor, at_once: int
+    objective: Objective, logits_of: Callable[[Tensor], Tensor], inputs: Tensor, labels: Tensor, at_once: int
 ) -> tuple[Tensor, Tensor]:
     """Losses and whether the prediction is right, [sample] each."""
-    logits = predict(module, inputs, at_once)
+    logits = predict(logits_of, inputs, at_once)
     return objective.losses(logits, labels), objective.are_right(logits, labels)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ from rawls.models.engines.base import (
 from rawls.models.engines.batch_parts import Part, PointOfRun, points_of_run, weigh_parts
 from rawls.models.engines.kernels import conv2d
 from rawls.models.engines.layer_rules import RULES, AddWeighted
-from rawls.models.engines.propagation import Tape, propagation
+from rawls.models.engines.propagation import propagation
 from rawls.models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
 
 # Activations of a chunk: a core's share of the cache, which counts when every core has a worker; a slice of a GPU.
@@ -97,11 +98,13 @@ class FusedEngine(ModuleEngine):
 
     def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self._bind(params)
-        return evaluate(CROSS_ENTROPY, self._module, inputs, labels, 2 * self._chunk_size(inputs))
+        return evaluate(CROSS_ENTROPY, self._propagation.predict, inputs, labels, 2 * self._chunk_size(inputs))
 
     def predict(self, params: Tensor, inputs: Tensor) -> Tensor:
         self._bind(params)
-        return predict(self._module, inputs, 2 * self._chunk_size(inputs))  # no tape: half the memory of a step
+        return predict(
+            self._propagation.predict, inputs, 2 * self._chunk_size(inputs)
+        )  # no tape: half the memory of a step
 
     def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
         self._bind(bindable(params))
@@ -126,29 +129,48 @@ class FusedEngine(ModuleEngine):
         self, at: list[PointOfRun], inputs: Tensor, labels: Tensor, window: tuple[slice, slice], views: list[Tensor]
     ) -> Part:
         """Losses and norms of one chunk, and what adds its weighted gradients to the views."""
-        passes = [self._propagate(flat, share, inputs, labels) for flat, share in at]
-        losses, tapes = passes[0][0], [tape for _, tape in passes]
-        squares, adders = _apply_rules(tapes)
+        losses, squares, adders = self._apply_rules(at, inputs, labels)
         finite = float(squares.sum()) < math.inf
         norms = squares.sqrt_()
         if not finite:  # zero times nan is nan, so what is not finite is taken out before it is summed
             norms.nan_to_num_(nan=math.inf, posinf=math.inf)
-            keep = norms < math.inf
-            tapes = [[(layer, _only(keep, a), _only(keep, g)) for layer, a, g in tape] for tape in tapes]
-            _, adders = _apply_rules(tapes)
-        places = [views[self._places[layer]] for layer, _, _ in tapes[0]]
+            _, _, adders = self._apply_rules(at, inputs, labels, only=norms < math.inf)
 
         def add(weights: Tensor) -> None:
-            for add_layer, out in zip(adders, places, strict=True):
-                add_layer(weights[0], out)
+            for layer, add_layer in adders:
+                add_layer(weights[0], views[self._places[layer]])
 
         return Part(window, losses.unsqueeze(0), norms.unsqueeze(0), finite, add)
 
-    def _propagate(self, flat: Tensor, share: float | None, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tape]:
-        """Losses at these parameters, and the tape of their share of the gradients."""
+    def _apply_rules(
+        self, at: list[PointOfRun], inputs: Tensor, labels: Tensor, only: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, list[tuple[nn.Module, AddWeighted]]]:
+        """Losses at the first point; squared gradient norms over the layers, and each layer's way to add its sum.
+
+        Args:
+            only: the samples whose gradients are finite; those of the others are taken as zero.
+        """
+        losses, kept = zip(*(self._propagate(flat, share, inputs, labels, only) for flat, share in at), strict=True)
+        squares, adders = [], []
+        for of_points in zip(*kept, strict=True):
+            layer = of_points[0][0]
+            of_layer, add = RULES[type(layer)].combine(layer, [values for _, values in of_points])
+            squares.append(of_layer)
+            adders.append((layer, add))
+        for more in squares[1:]:
+            squares[0].add_(more)
+        return losses[0], squares[0], adders
+
+    def _propagate(
+        self, flat: Tensor, share: float | None, inputs: Tensor, labels: Tensor, only: Tensor | None
+    ) -> tuple[Tensor, list[tuple[nn.Module, Any]]]:
+        """Losses at these parameters, and what the layers' rules keep of their share of the gradients."""
         self._bind(flat)
         losses, gradient = CROSS_ENTROPY.losses_and_gradients(self._propagation.forward(inputs), labels)
-        return losses, self._propagation.backward(gradient if share is None else gradient.mul_(share))
+        tape = self._propagation.backward(gradient if share is None else gradient.mul_(share))
+        if only is not None:
+            tape = [(layer, _only(only, a), _only(only, g)) for layer, a, g in tape]
+        return losses, [(layer, RULES[type(layer)].keep(layer, (a, g))) for layer, a, g in tape]
 
     def _chunk_size(self, inputs: Tensor) -> int:
         """Samples whose activations are as large as they should be."""
@@ -181,18 +203,6 @@ class FusedEngine(ModuleEngine):
                 hook.remove()
             self._of_a_sample = 2 * max(sum(sizes), 1)
         return self._of_a_sample
-
-
-def _apply_rules(tapes: list[Tape]) -> tuple[Tensor, list[AddWeighted]]:
-    """Squared gradient norms summed over the layers, and each layer's way to add its weighted sum; of all points."""
-    results = []
-    for passes in zip(*tapes, strict=True):
-        layer = passes[0][0]
-        results.append(RULES[type(layer)](layer, [(a, g) for _, a, g in passes]))
-    (squares, add), *others = results
-    for more, _ in others:
-        squares.add_(more)
-    return squares, [add, *(add for _, add in others)]
 
 
 def _only(keep: Tensor, values: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ positions, and elsewhere a sum of per-sample gradients.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,8 +23,22 @@ AddWeighted = Callable[[Tensor, list[Tensor]], None]
 """(weights [sample], views of the layer's parameters in the total) -> adds the layer's weighted sum there."""
 Passed = tuple[Tensor, Tensor]
 """(activation in, gradient out) of a layer at one point."""
-Rule = Callable[[Any, Sequence[Passed]], tuple[Tensor, AddWeighted]]
-"""(layer, what passed it at each point) -> (squared gradient norm per sample, how to add the weighted sum)."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A kind of layer's.
+
+    Args:
+        combine: (layer, what was kept at each point) -> (squared gradient norm per sample, how to add the weighted
+            sum).
+        keep: (layer, what passed it at one point) -> what is needed of that; at once, while it is in the cache and
+            before it is overwritten by the next point's.
+    """
+
+    combine: Callable[[Any, Sequence[Any]], tuple[Tensor, AddWeighted]]
+    keep: Callable[[Any, Passed], Any] = lambda _layer, passed: passed
+
 
 KEEP_BYTES = 64 << 20  # per-sample convolution gradients of one chunk above this are not kept for the second use
 # Products of squared norms are taken of factors no smaller than this: a smaller one may have lost all of its digits to
@@ -61,12 +76,14 @@ def squares_of_sum(first: Passed, second: Passed, *, bias: bool) -> Tensor:
     part; with the projection's the two terms are all but orthogonal, and single precision is enough.
     """
     (a, g), (b, h) = first, second
-    of_a = a.square().sum(-1)
-    part = ((a * b).sum(-1) / of_a.clamp_min(LEAST_SQUARE)).unsqueeze(-1)
+    products = a.square()  # written again and again: a new tensor each time would take twice as long
+    of_a = products.sum(-1)
+    part = (torch.mul(a, b, out=products).sum(-1) / of_a.clamp_min(LEAST_SQUARE)).unsqueeze(-1)
     rest, along = torch.addcmul(b, part, a, value=-1), torch.addcmul(g, part, h)
+    of_both = torch.mul(a, rest, out=products).sum(-1)
+    of_h, of_rest = (values.sum(-1).clamp_min_(LEAST_SQUARE) for values in (h.square(), rest.square_()))
     squares = along.square().sum(-1).clamp_min_(LEAST_SQUARE).mul_(of_a.clamp_min_(LEAST_SQUARE))
-    of_h, of_rest = (values.square().sum(-1).clamp_min_(LEAST_SQUARE) for values in (h, rest))
-    squares.addcmul_(of_h, of_rest).addcmul_((along * h).sum(-1), (a * rest).sum(-1), value=2).clamp_min_(0)
+    squares.addcmul_(of_h, of_rest).addcmul_(along.mul_(h).sum(-1), of_both, value=2).clamp_min_(0)
     return squares.add_((g + h).square().sum(-1)) if bias else squares
 
 
@@ -108,13 +125,20 @@ def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
     return (left * right).sum((1, 2)).clamp_min_(0)
 
 
-def _conv2d(layer: nn.Conv2d, passed: Sequence[Passed]) -> tuple[Tensor, AddWeighted]:
+def _gradients(layer: nn.Conv2d, passed: Passed) -> tuple[conv2d.Gradients, Passed | None]:
+    """Per-sample gradients of a chunk, and what they were made of if they are too large to be kept."""
+    gradients = conv2d.gradients(layer, *passed)
+    return gradients, None if gradients.weight.nbytes <= KEEP_BYTES else passed
+
+
+def _conv2d(layer: nn.Conv2d, kept: Sequence[tuple[conv2d.Gradients, Passed | None]]) -> tuple[Tensor, AddWeighted]:
     """Per-sample gradients of a chunk, for their norms and for the sum."""
-    gradients, *others = [conv2d.gradients(layer, a, g) for a, g in passed]
-    for other in others:
+    (gradients, _), *others = kept
+    for other, _ in others:
         gradients = conv2d.add(gradients, other)
     of_bias = gradients.bias
-    add_weight = _keep(gradients) if gradients.weight.nbytes <= KEEP_BYTES else _make_again(layer, passed)
+    made_of = [passed for _, passed in kept if passed is not None]
+    add_weight = _make_again(layer, made_of) if made_of else _keep(gradients)
 
     def add(weights: Tensor, out: list[Tensor]) -> None:
         add_weight(weights, out[0])
@@ -155,33 +179,31 @@ def _embedding(layer: nn.Embedding, passed: Sequence[Passed]) -> tuple[Tensor, A
     return squares, add
 
 
-def _affine(samples: Callable[[Any, Tensor, Tensor], tuple[Tensor, Tensor]]) -> Rule:
+def _affine(layer: Any, kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, AddWeighted]:
     """Scale and shift of a normalisation: their per-sample gradients are small and are used as they are."""
+    (gradients, shifts), *others = kept
+    for more_gradients, more_shifts in others:
+        gradients, shifts = gradients + more_gradients, shifts + more_shifts
+    squares = gradients.square().sum(1) + shifts.square().sum(1)
+    shape = layer.weight.shape
 
-    def rule(layer: Any, passed: Sequence[Passed]) -> tuple[Tensor, AddWeighted]:
-        (gradients, shifts), *others = [samples(layer, a, g) for a, g in passed]
-        for more_gradients, more_shifts in others:
-            gradients, shifts = gradients + more_gradients, shifts + more_shifts
-        squares = gradients.square().sum(1) + shifts.square().sum(1)
-        shape = layer.weight.shape
+    def add(weights: Tensor, out: list[Tensor]) -> None:
+        out[0].add_((weights @ gradients).view(shape))
+        if len(out) > 1:
+            out[1].add_((weights @ shifts).view(shape))
 
-        def add(weights: Tensor, out: list[Tensor]) -> None:
-            out[0].add_((weights @ gradients).view(shape))
-            if len(out) > 1:
-                out[1].add_((weights @ shifts).view(shape))
-
-        return squares, add
-
-    return rule
+    return squares, add
 
 
-def _of_group_norm(layer: nn.GroupNorm, a: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+def _of_group_norm(layer: nn.GroupNorm, passed: Passed) -> tuple[Tensor, Tensor]:
+    a, g = passed
     normalised = nn.functional.group_norm(a, layer.num_groups, eps=layer.eps)
     places = tuple(range(2, a.dim()))
     return (normalised * g, g) if not places else ((normalised * g).sum(places), g.sum(places))
 
 
-def _of_layer_norm(layer: nn.LayerNorm, a: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+def _of_layer_norm(layer: nn.LayerNorm, passed: Passed) -> tuple[Tensor, Tensor]:
+    a, g = passed
     normalised = nn.functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
     features = layer.weight.numel()
     scales = (normalised * g).reshape(g.shape[0], -1, features).sum(1)
@@ -192,9 +214,9 @@ def _of_layer_norm(layer: nn.LayerNorm, a: Tensor, g: Tensor) -> tuple[Tensor, T
 
 
 RULES: dict[type[nn.Module], Rule] = {
-    nn.Linear: _linear,
-    nn.Conv2d: _conv2d,
-    nn.Embedding: _embedding,
-    nn.GroupNorm: _affine(_of_group_norm),
-    nn.LayerNorm: _affine(_of_layer_norm),
+    nn.Linear: Rule(_linear),
+    nn.Conv2d: Rule(_conv2d, _gradients),
+    nn.Embedding: Rule(_embedding),
+    nn.GroupNorm: Rule(_affine, _of_group_norm),
+    nn.LayerNorm: Rule(_affine, _of_layer_norm),
 }

@@ -55,7 +55,7 @@ def _layer_norms(layer: nn.Module, activations: list[Tensor], gradients: Tensor)
     """Gradient norms [sample] of a layer's parameters; those of a layer with a ghost rule all under its first one."""
     parameters = list(layer.parameters(recurse=False))
     if isinstance(layer, nn.Linear | nn.Embedding):
-        squares, _ = RULES[type(layer)](layer, [(activations[0], gradients)])
+        squares, _ = RULES[type(layer)].combine(layer, [(activations[0], gradients)])
         return dict.fromkeys(parameters, torch.zeros_like(squares)) | {parameters[0]: squares.sqrt()}
     sampler = GradSampleModule.GRAD_SAMPLERS.get(type(layer), ft_compute_per_sample_gradient)
     samples = sampler(layer, activations, gradients)

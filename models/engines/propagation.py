@@ -48,6 +48,10 @@ class Propagation(Protocol):
         """The tape for a gradient with respect to the logits, which may be overwritten."""
         ...
 
+    def predict(self, inputs: Tensor) -> Tensor:
+        """The logits, by the same kernels and with no way back."""
+        ...
+
 
 def propagation(module: nn.Module, layers: list[nn.Module]) -> Propagation:
     """The faster way that takes this module; `layers` are those with parameters."""
@@ -76,9 +80,7 @@ class Chain:
         self._passed: list[tuple[nn.Module | None, Tensor | None, Back]] = []
 
     def forward(self, inputs: Tensor) -> Tensor:
-        x = inputs
-        if self._channels_last:  # to(memory_format) would not relabel the strides of a single channel
-            x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
+        x = self._laid_out(inputs)
         self._passed = []
         for layer, step in self._steps:
             out, back = step(x)
@@ -97,6 +99,18 @@ class Chain:
             if not self._passed:
                 return tape
             gradient = back(gradient)
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        x = self._laid_out(inputs)
+        for _, step in self._steps:
+            x = step(x)[0]
+        return x
+
+    def _laid_out(self, inputs: Tensor) -> Tensor:
+        if not self._channels_last:
+            return inputs
+        # to(memory_format) would not relabel the strides of a single channel
+        return torch.empty_like(inputs, memory_format=torch.channels_last).copy_(inputs)
 
 
 class Autograd:
@@ -140,6 +154,9 @@ class Autograd:
             outputs = [out for _, _, out in passed]
             gradients = torch.autograd.grad(self._logits, outputs, usable_by_autograd(gradient))
         return [(layer, x, g) for (layer, x, _), g in zip(passed, gradients, strict=True)]
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        return self._module(inputs)
 
     def _record(self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         if self._recording:

@@ -74,7 +74,7 @@ def test_norms_of_positions_that_cancel_are_right_in_single_precision() -> None:
     logits = computer._propagation.forward(inputs)
     tape = computer._propagation.backward(logits.softmax(-1) - nn.functional.one_hot(labels, CLASSES))
     layer, a, g = tape[0]
-    squares, _ = layer_rules.RULES[type(layer)](layer, [(a, g)])
+    squares, _ = layer_rules.RULES[type(layer)].combine(layer, [(a, g)])
 
     torch.testing.assert_close(squares.sqrt(), inner.float(), rtol=1e-4, atol=0.0)
 
