@@ -136,10 +136,12 @@ class FleetBlock:
         self._used = torch.from_numpy(used).to(like.device).unbind(0)
 
     def serves(self, members: Sequence[Member], step: int) -> bool:
-        """Whether the block is still the members', and the step in it."""
+        """Whether the block is still the members', and the step in it.
+
+        A change of state takes a member's sampling block away, and bounds change with the state only.
+        """
         return self._first <= step < self._first + len(self._counts) and all(
-            member.block[1] is blocks and member.present_bounds() is bounds
-            for member, (blocks, bounds) in zip(members, self._made_of, strict=True)
+            member.block[1] is blocks for member, (blocks, _) in zip(members, self._made_of, strict=True)
         )
 
     def batch(self, step: int, gather: Gather) -> Batch:

@@ -111,6 +111,10 @@ class PrivateStep(FleetStep[PrivateMember]):
             if type(member.method).observe is not Method.observe and run not in self._testing
         ]
 
+        self._adapting = [
+            run for run, member in enumerate(members) if type(member.method).adapts_after is not Method.adapts_after
+        ]
+
     def vectors(self) -> dict[str, Tensor]:
         kept = super().vectors()
         for part in self._directing:
@@ -155,7 +159,8 @@ class PrivateStep(FleetStep[PrivateMember]):
         for run in self._testing:
             assert before is not None
             self._test(run, before[run], step)
-        for run, member in enumerate(self.members):
+        for run in self._adapting:
+            member = self.members[run]
             if member.method.adapts_after(member.task, step + 1):
                 queries = FleetQueries(self.engine, self.params[run], member, step)
                 member.change_state(member.method.adapt(member.task, member.plan, member.state, queries), step + 1)
