@@ -5,8 +5,8 @@ examples have budgets of their own has 1,500 different ones. The chord of rdp.py
 orders only and would ask for a fifth too much at epsilon 8. So the moments at fractional orders are integrated here.
 
 The package adds up the series of Mironov, Talwar, Zhang (2019, Sec. 3.3) without the signs of its terms, which is
-an upper bound (by 1 % of epsilon at 8, by 5 % at 15), and drops an order at which 1,000 terms do not converge. As
-its number is the one we claim, both are followed here: what is planned by this file is within budget by the package.
+an upper bound (by 1 % of epsilon at 8, by 5 % at 15), and gives up at an order where 1,000 terms do not converge.
+Its number is the one that rdp.py claims, and there the integral, so both are followed here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ WHOLE_ORDERS = tuple(order for order in renyi.ORDERS if order.is_integer())
 _TENTHS = np.array([sign * tenth / 10 for sign in (-1, 1) for tenth in range(1, 10)])
 _HIGHEST_FRACTION = 10.9
 
-# The trapezoid rule, by the multiplier from which it has so many nodes: it converges exponentially, here to 1e-12.
-_NODES = ((0.2, 1.0, 224), (1.0, np.inf, 64))
-_REACH = 8.5  # standard deviations
-_LEAST_MULTIPLIER = 0.2  # below it the chord, an upper bound, stands in
+# Multipliers that are integrated together; with less noise a chord, an upper bound, stands in.
+_LEASTS = [least for least, _ in renyi.NODES]
+_BANDS = tuple(zip(_LEASTS, [np.inf, *_LEASTS], strict=False))
 
 _NEGATIVE_TERMS = 24  # of the series; the rest of them is bounded
 _LAST_TERM, _SMALL_TERM = 999, 30  # where the package gives up, unless a term is below exp(-30) of the sum
@@ -46,12 +45,14 @@ def epsilons(rates: ArrayLike, noise_multipliers: ArrayLike, *, steps: int, delt
     best = np.array(WHOLE_ORDERS)[np.argmin(whole, axis=1)]
     spent = whole.min(axis=1)
     close = (best - 1 < _HIGHEST_FRACTION) & (spent > 0) & np.isfinite(spent)
-    for low, high, nodes in _NODES:
+    for low, high in _BANDS:
         some = np.flatnonzero(close & (rate < 1) & (z >= low) & (z < high))
+        if not len(some):
+            continue
         orders = np.round(best[some, None] + _TENTHS, 1)
-        moments = _package_moments(rate[some, None], z[some, None], orders, nodes)
+        moments = _package_moments(rate[some, None], z[some, None], orders)
         spent[some] = _least(spent[some], moments / (orders - 1), orders, steps, delta)
-    for point in np.flatnonzero(close & ((rate == 1) | (z < _LEAST_MULTIPLIER))):
+    for point in np.flatnonzero(close & ((rate == 1) | (z < renyi.LEAST_INTEGRATED))):
         orders = np.round(best[point] + _TENTHS, 1)
         divergences = renyi.poisson(rate[point], z[point], orders.tolist())
         spent[point] = _least(spent[point], divergences, orders, steps, delta)
@@ -64,8 +65,8 @@ def _least(spent: Floats, divergences: Floats, orders: Floats, steps: int, delta
     return np.minimum(spent, fractional.min(axis=-1))
 
 
-def _package_moments(rate: Floats, z: Floats, orders: Floats, nodes: int) -> Floats:
-    """The package's log-moments at fractional orders: what it does not subtract is added twice; infinite if dropped.
+def _package_moments(rate: Floats, z: Floats, orders: Floats) -> Floats:
+    """The log-moments of rdp.py at fractional orders: the package's, which adds what it should subtract, or integrals.
 
     Term i of the series is C(a, i) (1-q)^a exp(-z0^2 / 2 z^2) / 2 times erfcx((i - z0) / r) + erfcx((i - a + z0) / r),
     r = z sqrt 2, z0 = z^2 log(1/q - 1) + 1/2. It falls at least as fast as C(a, i), whose sign alternates from the
@@ -84,33 +85,12 @@ def _package_moments(rate: Floats, z: Floats, orders: Floats, nodes: int) -> Flo
         last = np.exp(np.logaddexp(*log_terms(first + offset)))
         negative += last
     negative += last * (first + 2 * _NEGATIVE_TERMS - 1) / (2 * orders)  # the integral of a power of i above the rest
-    moments = np.log1p(_excess(rate, z, orders, nodes) + 2 * negative)
+    excess = renyi.integrated_excess(rate, z, orders)
+    moments = np.log1p(excess + 2 * negative)
     dropped = np.maximum(*log_terms(np.full(orders.shape, float(_LAST_TERM)))) >= moments - _SMALL_TERM
-    return np.where(dropped, np.inf, moments)
+    return np.where(dropped, renyi.OF_INTEGRAL * np.log1p(excess), moments)
 
 
 def _log_half_erfcx(x: Floats) -> Floats:
     """log of erfcx(x / sqrt 2) / 2 = exp(x^2 / 2) P(N(0, 1) > x)."""
     return log_ndtr(-x) + 0.5 * x**2
-
-
-def _excess(rate: Floats, z: Floats, orders: Floats, nodes: int) -> Floats:
-    """E[(1 + u)^a] - 1 with u = q (L - 1), L the likelihood ratio of N(1, z^2) and N(0, z^2), for each point and order.
-
-    As E[u] = 0 it is E[(1 + u)^a - 1 - a u], and no node is negative. The integrand's only singularities lie
-    pi z^2 off the real line, where L = -(1 - q) / q.
-    """
-    low, high = -_REACH * z, orders.max(axis=1, keepdims=True) + _REACH * z
-    step = (high - low) / (nodes - 1)
-    x = low + step * np.arange(nodes)
-    weight = np.exp(-0.5 * (x / z) ** 2)
-    u = rate * np.expm1((x - 0.5) / z**2)
-    log_ratio = np.log1p(u)
-    excess = np.empty(orders.shape)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for column in range(orders.shape[1]):
-            order = orders[:, column, None]
-            near = weight * (np.expm1(order * log_ratio) - order * u)
-            far = np.exp(order * log_ratio - 0.5 * (x / z) ** 2) - weight * (1 + order * u)
-            excess[:, column] = np.where(u < 1, near, far).sum(axis=1)
-    return excess * step / (z * np.sqrt(2 * np.pi))

@@ -26,6 +26,7 @@ from rawls.accounting.events import (
     RdpEvent,
     WithoutReplacement,
 )
+from tests.accounting.crosscheck.integration import integrated
 
 MNIST, CELEBA, BANK = 49208, 162770, 675666
 REPLACE, ADD = Neighbouring.REPLACE_ONE, Neighbouring.ADD_REMOVE
@@ -120,6 +121,16 @@ def test_lost_digits_of_the_package_are_replaced() -> None:
     assert spent([event], REPLACE) < 0.9 * value
 
 
+def test_orders_that_the_package_gives_up_are_integrated() -> None:
+    """Left out, they made the epsilon of a lower rate the larger one: 23,594 against 20,128."""
+    steps = 100_000
+    rarer, usual = (GaussianEvent(Poisson(rate), 1.5, steps) for rate in (0.855, 0.9))
+    lost = RdpAccountant([1.1], NeighboringRelation.ADD_OR_REMOVE_ONE)
+    lost.compose(PoissonSampledDpEvent(0.855, GaussianDpEvent(1.5)))
+    assert lost.rdp[0] == math.inf
+    assert spent([rarer], ADD, delta=1e-3) < spent([usual], ADD, delta=1e-3) < 20_129
+
+
 def test_many_different_events_are_the_package_too() -> None:
     generator = np.random.default_rng(7)
     events = [
@@ -158,6 +169,17 @@ def test_pld_of_one_poisson_step_is_the_hockey_stick_divergence(neighbouring: Ne
     exact = optimize.brentq(hockey_stick, 0, 10, xtol=1e-6)
     value = spent([GaussianEvent(Poisson(rate), kappa)], neighbouring, "pld", delta=delta)
     assert exact - 1e-5 <= value <= exact + 1e-3
+
+
+@pytest.mark.parametrize(("steps", "rate", "noise", "delta"), [(100_000, 1e-4, 100.0, 1e-8), (10_000, 1e-3, 5.0, 1e-5)])
+def test_pld_of_many_small_losses_is_not_rounded_up_to_something_else(
+    steps: int, rate: float, noise: float, delta: float
+) -> None:
+    """With the package's interval the first came out ten times too high, 0.0118 instead of 0.00115."""
+    event = GaussianEvent(Poisson(rate), noise, steps)
+    claimed = spent([event], ADD, "pld", delta)
+    exact = integrated([event], ADD, delta, guess=claimed)
+    assert exact <= claimed <= 1.005 * exact
 
 
 def test_sampling_everyone_is_no_sampling() -> None:

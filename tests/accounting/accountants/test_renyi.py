@@ -105,6 +105,19 @@ def test_poisson_is_the_integral(rate: float, z: float, order: int) -> None:
     assert renyi.poisson(rate, [z], [order])[0, 0] == pytest.approx(expected, rel=1e-11)
 
 
+@pytest.mark.parametrize(
+    ("rate", "z"), [(0.05, 0.3), (0.9, 1.5), (0.01, 0.8), (0.5, 10.0), (0.3, renyi.LEAST_INTEGRATED), (1e-4, 0.5)]
+)
+def test_the_integrated_excess_is_the_definition_at_any_order(rate: float, z: float) -> None:
+    orders = np.array([[1.1, 1.5, 2.0, 3.7, 9.9]])
+    exact = np.array([sampled_gaussian_by_quadrature(rate, z, order) for order in orders[0]])
+    found = renyi.OF_INTEGRAL * np.log1p(renyi.integrated_excess(np.array([[rate]]), np.array([[z]]), orders))[0]
+    moments = exact * (orders[0] - 1)
+    moments[moments > 709] = np.inf  # too large for a float64, and never the best order
+    assert np.all(found >= moments)
+    np.testing.assert_allclose(found, moments, rtol=3e-9)
+
+
 def test_poisson_between_whole_orders_is_bounded_by_the_chord() -> None:
     orders = [1.3, 2.5, 4.7, 10.9]
     ours, exact = renyi.poisson(0.01, [0.9], orders)[0], package_poisson(0.01, 0.9, orders)
