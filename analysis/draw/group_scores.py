@@ -1,7 +1,8 @@
 """What the groups of finished runs came to, and in which part of a table or figure a method stands.
 
 Options of `draw` that the kinds share which show groups:
-    groups     {dataset: {name in the paper: name of the group}}, over which gaps are taken too; default: all groups
+    groups     {dataset: {name in the paper: name of the group}}, over which gaps are taken too; default: all groups.
+               A group that a run has in parts, "male, rich" and "male, poor" for "male", is all of its parts
     sections   {suffix: title}: a method that is called `suffix`, or whose name ends in ` (suffix)`, stands in that
                part, all others in the first. Default: one part
 """
@@ -17,6 +18,8 @@ from rawls.analysis.metrics.fairness import NOTIONS, BySeed, notions, total_accu
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest
 
+SEPARATOR = ", "  # between a group and what a part of it has in common
+
 OF_ONE_RUN = ["total", "worst", *NOTIONS]
 
 
@@ -28,15 +31,25 @@ def score_groups(manifest: Manifest, runs: pd.DataFrame, groups: pd.DataFrame) -
         run_id: dict(zip(own["group_name"], own["accuracy"] * 100, strict=True))
         for run_id, own in rows.groupby("run_id")
     }
+    wholes = {run_id: _wholes(own) for run_id, own in rows.groupby("run_id")}
     found = notions(rows).assign(total=total_accuracy(rows) * 100) if len(rows) else pd.DataFrame(columns=OF_ONE_RUN)
     of_done = [of_run.get(run_id, {}) for run_id in done["run_id"]]
     accuracies = [
-        [own.get(name) for name in shown_groups(manifest, dataset, list(own)).values()]
-        for own, dataset in zip(of_done, done["dataset"], strict=True)
+        [
+            own.get(name, wholes.get(run_id, {}).get(name))
+            for name in shown_groups(manifest, dataset, list(own)).values()
+        ]
+        for own, run_id, dataset in zip(of_done, done["run_id"], done["dataset"], strict=True)
     ]
     worst = [min(own.values(), default=None) for own in of_done]
     others = found.reindex(done["run_id"]).reset_index(drop=True)
     return done.assign(accuracies=accuracies, **{name: others[name] for name in ("total", *NOTIONS)}, worst=worst)
+
+
+def _wholes(rows: pd.DataFrame) -> dict[str, float]:
+    """Accuracy in percent of each group that one run has in parts."""
+    parts = rows.assign(whole=rows["group_name"].str.partition(SEPARATOR)[0])
+    return {str(whole): float(total_accuracy(own).iloc[0]) * 100 for whole, own in parts.groupby("whole")}
 
 
 def shown_groups(manifest: Manifest, dataset: str, names: Sequence[str]) -> dict[str, str]:
@@ -45,7 +58,7 @@ def shown_groups(manifest: Manifest, dataset: str, names: Sequence[str]) -> dict
     if given is None:
         return {name: name for name in names}
     for name in given.values():
-        if names and name not in names:
+        if names and name not in names and not any(of_run.startswith(name + SEPARATOR) for of_run in names):
             raise ValueError(
                 f"draw.groups: {name!r} is no group of {dataset_title(dataset)}: choose from {', '.join(names)}"
             )

@@ -58,6 +58,18 @@ def test_the_twin_has_the_sexes_and_their_occupations() -> None:
     assert [len(part) for part in data.splits(0)] == [43_502, 4_834, 12_084]
 
 
+def test_groups_by_sex_and_label_leave_the_rows_of_each_part_where_they_are() -> None:
+    by_sex, by_both = (Dutch(provenance="simulated", group_by=by).load(ROOT) for by in (None, "sex_and_label"))
+    assert Dutch(group_by="sex_and_label").group_names == (
+        "male, not prestigious", "male, prestigious", "female, not prestigious", "female, prestigious",
+    )  # fmt: skip
+    assert torch.bincount(by_both.groups).tolist() == [count for counts in COUNTS for count in counts]
+    assert torch.equal(by_both.groups // 2, by_sex.groups)
+    assert torch.equal(by_both.groups % 2, by_sex.labels)
+    for part, same in zip(by_sex.splits(3), by_both.splits(3), strict=True):
+        assert np.array_equal(part, same)
+
+
 def test_the_real_file(shared_data: Path) -> None:
     spec = Dutch()
     if spec.found(shared_data) != "real":

@@ -47,6 +47,15 @@ def test_groups_are_named_as_the_paper_does_in_its_order(tmp_path: Path) -> None
     assert scored["total"] == pytest.approx(100 * (0.7 * 10 + 0.6 * 20 + 0.5 * 5) / 35)
 
 
+def test_a_group_that_a_run_has_in_parts_is_all_of_them(tmp_path: Path) -> None:
+    """.7 of 10 and .6 of 20 are 19 of 30; of no importance is what else the run has."""
+    write_run(tmp_path, "a", group_names=["men, rich", "men, poor", "women"])
+    asked, store = of([entry("a")], groups={"unbalanced_mnist": {"male": "men", "female": "women"}}), load(tmp_path)
+    (scored,) = score_groups(asked, asked.join(store), store.groups).to_dict("records")
+    assert scored["accuracies"] == pytest.approx([100 * 19 / 30, 50])
+    assert scored["worst"] == pytest.approx(50)
+
+
 def test_an_unknown_group_names_the_known_ones() -> None:
     asked = of([], groups={"adult": {"male": "man"}})
     with pytest.raises(ValueError, match="'man' is no group of Adult: choose from male, female"):
