@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dp_accounting.pld import privacy_loss_distribution as package
@@ -22,9 +23,9 @@ from rawls.accounting.events import (
 
 PLD_INTERVAL = 1e-4  # between the privacy losses the PLD is kept at, rounded up: the package's default
 
-# Where the losses of the steps are smaller than so many intervals, the interval is halved until they are not: 100,000
-# steps of noise 100 at rate 1e-4, whose losses all lie within a tenth of one, came out ten times too high.
-_LEAST_ENTRIES = 1000
+# Rounding adds to the variance of the losses. Where that is more than such a share of it, the interval is halved until
+# it is not: 100,000 steps of noise 100 at rate 1e-4, which lose a millionth each, came out ten times too high.
+_ADDED = 0.01
 _LEAST_INTERVAL = 1e-10
 
 # Where a table would have more entries, the interval is doubled until it has not: losses up to 400 would take half a
@@ -92,31 +93,44 @@ def _without_rounding(delta: float, totals: Totals) -> float:
 
 
 def _interval(totals: Totals, neighbouring: Neighbouring) -> float:
-    losses = [_largest_loss(event, count, neighbouring) for event, count in totals.items()]
-    counts = [1 if _is_closed(event) else count for event, count in totals.items()]
-    # Rounding up to an interval adds a variance of interval x loss to one of loss^2, so what decides is their ratio.
-    weights = [count * loss for count, loss in zip(counts, losses, strict=True)]
-    usual = sum(weight * loss for weight, loss in zip(weights, losses, strict=True)) / sum(weights)
-    mean = mean_loss(totals, neighbouring)
-    whole = max(losses) + mean + _DEVIATIONS * math.sqrt(2 * mean)
+    losses = [_losses(event, count, neighbouring) for event, count in totals.items()]
+    largest, mean = max(loss.largest for loss in losses), mean_loss(totals, neighbouring)
+    whole = largest + mean + _DEVIATIONS * math.sqrt(2 * mean)
+    variance = sum(loss.count * loss.variance for loss in losses)
     interval = PLD_INTERVAL
-    while interval * _LEAST_ENTRIES > usual and interval > _LEAST_INTERVAL:
+    while interval > _LEAST_INTERVAL and sum(loss.added(interval) for loss in losses) > _ADDED * variance:
         interval /= 2
-    while interval * _STEP_ENTRIES < max(losses) or interval * _TOTAL_ENTRIES < whole:
+    while interval * _STEP_ENTRIES < largest or interval * _TOTAL_ENTRIES < whole:
         interval *= 2
     return interval
 
 
-def _largest_loss(event: Event, count: int, neighbouring: Neighbouring) -> float:
-    """About the largest loss that is tabulated of an event, or of all its repetitions where they are one."""
+@dataclass(frozen=True)
+class _Losses:
+    """About how large the losses of one of `count` steps are."""
+
+    count: int
+    largest: float
+    usual: float
+    variance: float
+
+    def added(self, interval: float) -> float:
+        """What rounding to an interval adds to the variance of all steps."""
+        return self.count * min(interval / 4, self.usual) * interval
+
+
+def _losses(event: Event, count: int, neighbouring: Neighbouring) -> _Losses:
+    """Of an event, or of all its repetitions where they are one."""
     assert not isinstance(event, RdpEvent)
-    loss = neighbouring.sensitivity / event.noise_multiplier
-    if isinstance(event, GaussianEvent):
-        loss *= math.sqrt(count) if _is_closed(event) else 1
-        loss = loss**2 / 2 + _DEVIATIONS * loss
-    rate = event.sampling.rate
+    rate, shift = event.sampling.rate, neighbouring.sensitivity / event.noise_multiplier
+    if _is_closed(event):
+        shift, count = shift * math.sqrt(count), 1
+    gaussian = isinstance(event, GaussianEvent)
+    loss = shift**2 / 2 + _DEVIATIONS * shift if gaussian else shift
     sampled = math.log1p(rate * math.expm1(loss)) if loss < 100 else loss + math.log(rate)  # e^800 is too large
-    return max(sampled, _LEAST_INTERVAL)
+    largest = max(sampled, _LEAST_INTERVAL)
+    squared = math.expm1(min(shift**2, 100)) if gaussian else math.expm1(min(shift, 50)) ** 2
+    return _Losses(count, largest, rate * min(shift, 1.0), min(rate**2 * squared, largest**2))
 
 
 def _distribution(event: Event, count: int, neighbouring: Neighbouring, interval: float) -> Any:
