@@ -114,19 +114,20 @@ def _total(
 def _divergences(events: list[GaussianEvent], orders: Sequence[float], neighbouring: Neighbouring) -> Floats:
     """[events, orders], by the package; without replacement only as far as its digits go.
 
-    Where its series for a fractional order does not converge, which it says by infinity, the moment is integrated:
-    left out, an epsilon of little noise would jump by a tenth as orders come and go.
+    Of Poisson sampling the moments are integrated at orders below 2, where the package's series, which leaves signs
+    out, falls with the rate, and where it gives up an order because the series does not converge. Without that epsilon
+    would jump: at 100,000 steps of noise 1.5 from 20,128 at rate 0.9 to 23,594 at 0.855.
     """
     package = np.empty((len(events), len(orders)))
     for row, event in enumerate(events):
         accountant = PackageAccountant(orders, RELATIONS[neighbouring])
         package[row] = accountant.compose(_package_event(event, neighbouring)).rdp
-        lost = np.flatnonzero(np.isinf(package[row]))
+        low = np.flatnonzero(np.isinf(package[row]) | (np.array(orders) < renyi.INTEGRATED_BELOW))
         z = event.noise_multiplier / neighbouring.sensitivity
-        if len(lost) and isinstance(event.sampling, Poisson) and z >= renyi.LEAST_INTEGRATED:
-            left_out = np.array(orders)[None, lost]
-            excess = renyi.integrated_excess(np.array([[event.sampling.rate]]), np.array([[z]]), left_out)
-            package[row, lost] = (renyi.OF_INTEGRAL * np.log1p(excess) / (left_out - 1))[0]
+        if len(low) and isinstance(event.sampling, Poisson) and z >= renyi.LEAST_INTEGRATED:
+            some = np.array(orders)[None, low]
+            excess = renyi.integrated_excess(np.array([[event.sampling.rate]]), np.array([[z]]), some)
+            package[row, low] = (renyi.OF_INTEGRAL * np.log1p(excess) / (some - 1))[0]
     ours = _our_divergences(events, orders, neighbouring)
     rounded = np.abs(package - ours) > _ROUNDING * ours
     without_replacement = [isinstance(event.sampling, WithoutReplacement) for event in events]

@@ -40,6 +40,7 @@ MAX_FULL_ORDER = 256
 NODES = ((1.0, 64), (0.2, 224))
 LEAST_INTEGRATED = 0.2
 _REACH = 8.5  # standard deviations
+INTEGRATED_BELOW = 2.0  # orders, which are the best ones at an epsilon of tens
 OF_INTEGRAL = 1 + 1e-9  # by which log-moments are raised that were integrated
 
 # Below this multiplier exponents overflow; the unsampled divergence, astronomically large, stands in.

@@ -140,18 +140,10 @@ PROPERTIES: tuple[Property, ...] = (
     Property(
         name="RDP rises with what exposes more",
         says="largest epsilon with more noise, a step less, a lower rate or twice delta / epsilon",
-        settings=only(lambda setting: _usual(setting) and _known_to_rdp(setting), *EVERY),
-        sample=20,
+        settings=only(_known_to_rdp, *EVERY),
+        sample=28,
         ratio=monotone("rdp"),
         twin=monotone("rdp", flaw=1.1),
-    ),
-    Property(
-        name="RDP of little noise rises with what exposes more",
-        says="the same / 1.06: orders are dropped whose series does not converge, so that epsilon jumps",
-        settings=only(lambda setting: not _usual(setting) and _known_to_rdp(setting), *EVERY),
-        sample=8,
-        ratio=monotone("rdp", allowed=0.06),
-        twin=monotone("rdp", allowed=0.06, flaw=1.2),
     ),
     Property(
         name="PLD rises with what exposes more",

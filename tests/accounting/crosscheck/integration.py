@@ -21,7 +21,7 @@ from rawls.accounting.events import GaussianEvent, LaplaceEvent, Neighbouring, W
 Floats = NDArray[np.float64]
 NoisySum = GaussianEvent | LaplaceEvent
 
-BINS = 1 << 18  # of composed losses
+BINS, FINE_BINS = 1 << 19, 1 << 21  # of composed losses; the fine ones tell epsilons of a few thousandths
 NODES = 1 << 16  # outputs of one step
 _FEW = 1 << 11  # outputs, where only a range is wanted
 _LEFT_OUT = 45.0  # nats below the peak, of tilted masses at the ends of a grid
@@ -113,23 +113,28 @@ def compositions(events: Sequence[NoisySum], neighbouring: Neighbouring) -> Iter
             )
 
 
-def delta_at(events: Sequence[NoisySum], neighbouring: Neighbouring, eps: float) -> float:
+def delta_at(events: Sequence[NoisySum], neighbouring: Neighbouring, eps: float, *, bins: int = BINS) -> float:
     """The smallest delta at which the events are (eps, delta)-private; a lower bound without replacement."""
-    return max(Profile(parts, eps).delta(eps) for parts in compositions(events, neighbouring))
+    return max(Profile(parts, eps, bins).delta(eps) for parts in compositions(events, neighbouring))
 
 
 def integrated(
-    events: Sequence[NoisySum], neighbouring: Neighbouring, delta: float, *, guess: float | None = None
+    events: Sequence[NoisySum],
+    neighbouring: Neighbouring,
+    delta: float,
+    *,
+    guess: float | None = None,
+    bins: int = BINS,
 ) -> float:
     """The smallest epsilon at which the events are (epsilon, delta)-private; a lower bound without replacement.
 
     Args:
         guess: where to look first; a good one saves time and changes nothing.
     """
-    return max(_epsilon(parts, delta, guess) for parts in compositions(events, neighbouring))
+    return max(_epsilon(parts, delta, guess, bins) for parts in compositions(events, neighbouring))
 
 
-def _epsilon(parts: Composition, delta: float, guess: float | None) -> float:
+def _epsilon(parts: Composition, delta: float, guess: float | None, bins: int) -> float:
     """By the profile near each guess, until the guess stays; without one from Chernoff's bound, which is above.
 
     Just below the largest loss it may not stay, for there delta falls faster than a profile made elsewhere tells. Then
@@ -140,10 +145,10 @@ def _epsilon(parts: Composition, delta: float, guess: float | None) -> float:
             (sum(count * step.log_moment(tilt) for step, count in parts) - math.log(delta)) / tilt
             for tilt in np.geomspace(1e-3, 1e4, 80)
         )
-    if Profile(parts, 0.0).delta(0.0) <= delta:
+    if Profile(parts, 0.0, bins).delta(0.0) <= delta:
         return 0.0
     for _ in range(10):
-        profile = Profile(parts, guess)
+        profile = Profile(parts, guess, bins)
         low, high = guess / 2, 1.5 * guess
         while high - low > 1e-11 * high:
             middle = (low + high) / 2
@@ -152,20 +157,21 @@ def _epsilon(parts: Composition, delta: float, guess: float | None) -> float:
             return high
         guess = high
     low, high = 0.0, 2 * guess
-    while Profile(parts, high).delta(high) > delta:
+    while Profile(parts, high, bins).delta(high) > delta:
         low, high = high, 2 * high
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if Profile(parts, middle).delta(middle) > delta else (low, middle)
+        low, high = (middle, high) if Profile(parts, middle, bins).delta(middle) > delta else (low, middle)
     return high
 
 
 class Profile:
     """delta(eps) of a composition, exact near one eps."""
 
-    def __init__(self, parts: Composition, near: float) -> None:
+    def __init__(self, parts: Composition, near: float, bins: int = BINS) -> None:
         self._parts = parts
         self._near = near
+        self._bins = bins
 
     def delta(self, eps: float) -> float:
         alone = self._basic(eps) if len(self._parts) == 1 else math.inf
@@ -219,19 +225,19 @@ class Profile:
         tilted = [(np.exp(mass), loss, count) for mass, loss, count in self._tilted(NODES)]
         centre = sum(count * float(mass @ loss) for mass, loss, count in tilted)
         below, above = (self._reach(side, centre) for side in (-1, 1))
-        step = (below + above) / BINS
-        total = np.ones(BINS // 2 + 1, dtype=complex)
+        step = (below + above) / self._bins
+        total = np.ones(self._bins // 2 + 1, dtype=complex)
         for mass, loss, count in tilted:
             place = (loss - float(mass @ loss)) / step
             nearest = np.round(place)
             off = place - nearest
-            bins = np.zeros(BINS)
+            bins = np.zeros(self._bins)
             for beside, share in ((-1, off * (off - 1) / 2), (0, 1 - off**2), (1, off * (off + 1) / 2)):
-                bins += np.bincount((nearest.astype(int) + beside) % BINS, mass * share, BINS)
+                bins += np.bincount((nearest.astype(int) + beside) % self._bins, mass * share, self._bins)
             total *= np.fft.rfft(bins) ** count
         first = -math.floor(below / step)
-        losses: Floats = np.asarray(centre + np.arange(first, first + BINS) * step, dtype=np.float64)
-        return losses, np.roll(np.fft.irfft(total, BINS), -first)
+        losses: Floats = np.asarray(centre + np.arange(first, first + self._bins) * step, dtype=np.float64)
+        return losses, np.roll(np.fft.irfft(total, self._bins), -first)
 
     def _tilted(self, nodes: int) -> Iterator[tuple[Floats, Floats, int]]:
         """Of each step the logs of its tilted masses, its losses and its count."""
