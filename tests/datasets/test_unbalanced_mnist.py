@@ -1,6 +1,5 @@
 """Unbalanced MNIST: the counts of the paper, and the real files where they can be had."""
 
-import gzip
 import hashlib
 import struct
 from pathlib import Path
@@ -10,8 +9,8 @@ import pytest
 import torch
 
 from rawls.datasets.core.base import Data, InMemory
-from rawls.datasets.unbalanced_mnist import TEST_COUNTS, TRAIN_COUNTS, UnbalancedMnist, read_idx
-from tests.tree import ROOT
+from rawls.datasets.mnist import TEST_COUNTS, TRAIN_COUNTS
+from rawls.datasets.unbalanced_mnist import UnbalancedMnist
 
 TRAIN = (5331, 6068, 5362, 5518, 5258, 4879, 5326, 5638, 474, 5354)
 VALID = (592, 674, 596, 613, 584, 542, 592, 627, 53, 595)
@@ -25,28 +24,14 @@ def test_the_counts_are_those_the_paper_implies() -> None:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where MNIST lies: the clone's own data folder, or a fresh one filled from its sources."""
-    spec = UnbalancedMnist()
-    if spec.found(ROOT / "data") == "real":
-        return ROOT / "data"
-    folder = tmp_path_factory.mktemp("data")
-    try:
-        spec.fetch(folder)
-    except ValueError as error:
-        pytest.skip(f"MNIST cannot be had here: {error}")
-    return folder
+def data(mnist_root: Path) -> Data:
+    return UnbalancedMnist(provenance="real").load(mnist_root)
 
 
-@pytest.fixture(scope="module")
-def data(root: Path) -> Data:
-    return UnbalancedMnist(provenance="real").load(root)
-
-
-def test_the_real_files(data: Data, root: Path) -> None:
+def test_the_real_files(data: Data, mnist_root: Path) -> None:
     assert data.provenance == "real"
     assert len(data.sources) == 4
-    images = next(root.rglob("train-images-idx3-ubyte"))
+    images = next(mnist_root.rglob("train-images-idx3-ubyte"))
     digest = hashlib.md5(images.read_bytes(), usedforsecurity=False).hexdigest()
     assert digest == "6bbc9ace898e44ae57da46a324031adb"
     assert data.inputs.shape == (1, 28, 28)
@@ -70,15 +55,15 @@ def test_the_real_counts_are_the_same_for_every_seed(data: Data, seed: int) -> N
 
 
 @pytest.mark.parametrize(("seed", "eights"), [(0, 506), (1, 505), (2, 517), (3, 499), (4, 484)])
-def test_coin_flips_keep_the_eights_that_fdpg_trains_on(root: Path, seed: int, eights: int) -> None:
+def test_coin_flips_keep_the_eights_that_fdpg_trains_on(mnist_root: Path, seed: int, eights: int) -> None:
     """And with a validation part, a tenth of these less."""
-    data = UnbalancedMnist(provenance="real", kept="coin", validation=0).load(root)
+    data = UnbalancedMnist(provenance="real", kept="coin", validation=0).load(mnist_root)
     train, valid, test = data.splits(seed)
     assert np.bincount(data.labels.numpy()[train]).tolist() == [*TRAIN_COUNTS[:8], eights, TRAIN_COUNTS[9]]
     assert len(valid) == 0 and np.array_equal(test, np.arange(60_000, 70_000))
     assert -(-len(train) // 256) == 214
     if seed == 0:
-        parts = UnbalancedMnist(provenance="real", kept="coin", validation=0.1).load(root).splits(seed)
+        parts = UnbalancedMnist(provenance="real", kept="coin", validation=0.1).load(mnist_root).splits(seed)
         assert np.array_equal(np.sort(np.concatenate(parts[:2])), train)
         assert np.bincount(data.labels.numpy()[parts.valid])[8] == 51
         assert len(parts.valid) == 5_466
@@ -88,15 +73,6 @@ def test_the_expected_counts_are_fdpgs() -> None:
     sizes = UnbalancedMnist(kept="coin", validation=0).paper_group_sizes
     assert sizes == (*TRAIN_COUNTS[:8], 527, TRAIN_COUNTS[9])
     assert sum(sizes) == 54_676
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-def test_idx_files_are_read(tmp_path: Path, zipped: bool) -> None:
-    expected = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    content = struct.pack(">BBBB3I", 0, 0, 8, 3, 2, 3, 4) + expected.tobytes()
-    path = tmp_path / ("cube.gz" if zipped else "cube")
-    path.write_bytes(gzip.compress(content) if zipped else content)
-    assert np.array_equal(read_idx(path), expected)
 
 
 def test_a_truncated_file_is_refused_and_never_replaced_by_the_twin(tmp_path: Path) -> None:
