@@ -10,6 +10,8 @@ DATASETS = {
     "adult": "Adult",
     "dutch": "Dutch",
     "blog": "Blog",
+    "mnist": "MNIST",
+    "cifar10": "CIFAR-10",
 }
 METRICS = {
     "wga": "WGA",
