@@ -89,8 +89,13 @@ def verified(source: Source, root: Path, dataset: str) -> Path:
 @contextmanager
 def opened(path: Path) -> Iterator[Stream]:
     """The file's content, through gzip if its name says so."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+    with gzip.open(path) if _is_zipped(path.name) else path.open("rb") as stream:
         yield stream
+
+
+def _is_zipped(name: str) -> bool:
+    """Whether a file is one that gzip made smaller; an archive is read, and has its checksum, as it is."""
+    return name.endswith(".gz") and not name.endswith(".tar.gz")
 
 
 def sha256(path: Path) -> str:
@@ -173,7 +178,7 @@ def _origins(source: Source, packages: Path) -> Iterator[tuple[str, AbstractCont
 @contextmanager
 def _from_url(url: str) -> Iterator[Stream]:
     with urlopen(url, timeout=TIMEOUT_SECONDS) as response:
-        if url.endswith(".gz"):
+        if _is_zipped(url):
             with gzip.open(response) as stream:
                 yield stream
         else:

@@ -96,6 +96,19 @@ def test_the_official_address_comes_before_the_package(
     assert left_over(root) == ["file.bin"]
 
 
+def test_an_archive_is_kept_and_has_its_checksum_as_it_is(root: Path, address: Path) -> None:
+    """A `.tar.gz` is not unzipped on its way, nor when it is read."""
+    address, content = address.with_name("all.tar.gz"), gzip.compress(CONTENT)
+    address.write_bytes(content)
+    source = replace(
+        SOURCE, filename=address.name, sha256=hashlib.sha256(content).hexdigest(), url=address.as_uri(), package=None
+    )
+    (path,) = obtain([source], root)
+    assert path.read_bytes() == content
+    with opened(verified(source, root, "some")) as stream:
+        assert stream.read() == content
+
+
 @pytest.mark.parametrize("offered", [None, b"", CONTENT[:-1], CONTENT + b"!"])
 def test_the_package_is_next_when_the_address_fails_or_lies(
     root: Path, address: Path, monkeypatch: pytest.MonkeyPatch, offered: bytes | None
