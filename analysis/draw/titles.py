@@ -12,6 +12,8 @@ DATASETS = {
     "blog": "Blog",
     "mnist": "MNIST",
     "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "cifar100_fv": "CIFAR-100-FV",
 }
 METRICS = {
     "wga": "WGA",

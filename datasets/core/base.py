@@ -88,8 +88,10 @@ class Data:
     """A loaded dataset.
 
     Args:
+        labels: of all rows, as they are evaluated.
         splits: by seed.
         left_out: the training rows that the split of a seed does without, where it is trained on a half.
+        taught: labels of all rows as training is told them, by seed, where some are told wrong.
     """
 
     inputs: Inputs
@@ -100,6 +102,11 @@ class Data:
     sources: Mapping[str, str]
     splits: Callable[[int], Split]
     left_out: Callable[[int], Rows] = no_rows
+    taught: Callable[[int], Tensor] | None = None
+
+    def told(self, seed: int) -> Tensor:
+        """Labels of all rows as training is told them."""
+        return self.labels if self.taught is None else self.taught(seed)
 
     @classmethod
     def in_memory(
@@ -192,11 +199,12 @@ class Dataset(ABC):
             data = replace(data, provenance="subset")
         if self.half_of is None:
             return replace(data, splits=lambda seed: self._checked(data, seed))
-        whole = self._checked(data, self.half_of)
+        whole, told = self._checked(data, self.half_of), data.told(self.half_of)
         return replace(
             data,
             splits=lambda seed: whole._replace(train=halved(whole.train, data, seed)[0]),
             left_out=lambda seed: halved(whole.train, data, seed)[1],
+            taught=lambda seed: told,
         )
 
     def _cuts(self, data: Data) -> bool:

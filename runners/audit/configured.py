@@ -129,7 +129,7 @@ class Configured(Case):
                 inputs[new] = more[rows[new] - known]
             return inputs
 
-        base = training_rows(data, split, device, gather_all, cells)
+        base = training_rows(data, split, config["seed"], device, gather_all, cells)
         made = []
         for of_run in replaced:
             rows, labels = base.rows, base.labels

@@ -167,7 +167,7 @@ def _read(label: str, runs: Sequence[ComposedRun]) -> Shadows:
     return Shadows(
         label=label,
         logits=np.stack(logits),
-        labels=data.labels.numpy()[pool],
+        labels=data.told(0).numpy()[pool],
         inside=np.stack(inside),
         parts=_parts(prepared, data.groups.numpy()[pool], owners),
         plan=prepared.plan,

@@ -107,7 +107,7 @@ class Game:
         split = data.splits(config["seed"])
         _, cells = setup.cells_of(config, data, split, self.method, self.task)
         gather: Gather = partial(setup.gather, data, device=self._device)
-        rows = setup.training_rows(data, split, self._device, gather, cells)
+        rows = setup.training_rows(data, split, config["seed"], self._device, gather, cells)
         self.positions = self._chosen()
         self.rows = self._with_canaries(rows, len(data.labels), data.num_classes)
         self.coins = np.stack([self._streams(run).generator("coins", 0).random(len(self.positions)) < 0.5

@@ -186,7 +186,7 @@ class _Bench:
 
     def _member(self, number: int, batch: int) -> PrivateMember:
         gather = partial(setup.gather, self.data, device=self.device)
-        rows = setup.training_rows(self.data, self._split, self.device, gather)
+        rows = setup.training_rows(self.data, self._split, 0, self.device, gather)
         sizes = tuple(torch.bincount(rows.cells).tolist())
         streams = Streams(f"probe {number}")
         return PrivateMember(

@@ -282,7 +282,7 @@ class _Fleet:
         shared: dict[str, Any] = {
             "task": task,
             "streams": streams,
-            "data": training_rows(self.data, split, self.device, self.gather, cells),
+            "data": training_rows(self.data, split, run.config["seed"], self.device, self.gather, cells),
         }
         member: PrivateMember | OpenMember
         if isinstance(method, OpenMethod):

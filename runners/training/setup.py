@@ -173,15 +173,15 @@ def make_cuda_reproducible() -> None:
 
 
 def training_rows(
-    data: Data, split: Split, device: torch.device, gather: Gather, cells: Rows | None = None
+    data: Data, split: Split, seed: int, device: torch.device, gather: Gather, cells: Rows | None = None
 ) -> TrainingRows:
-    """The training rows of a split, sorted by cell; the cells are the groups unless they are given."""
+    """The training rows of a split, as the seed labels them, sorted by cell: the groups, unless cells are given."""
     cells = data.groups.numpy()[split.train] if cells is None else cells
     order = np.argsort(cells, kind="stable")
     rows = torch.from_numpy(split.train[order])
     return TrainingRows(
         rows=rows.to(device),
-        labels=data.labels[rows].to(device),
+        labels=data.told(seed)[rows].to(device),
         cells=torch.from_numpy(cells[order]).to(device),
         gather=gather,
         rows_at_once=rows_at_once(data.inputs),
