@@ -14,6 +14,7 @@ DATASETS = {
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
     "cifar100_fv": "CIFAR-100-FV",
+    "cardiotocography": "Cardiotocography",
 }
 METRICS = {
     "wga": "WGA",
