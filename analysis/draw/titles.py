@@ -15,6 +15,7 @@ DATASETS = {
     "cifar100": "CIFAR-100",
     "cifar100_fv": "CIFAR-100-FV",
     "cardiotocography": "Cardiotocography",
+    "surnames": "Surnames",
 }
 METRICS = {
     "wga": "WGA",
