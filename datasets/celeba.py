@@ -5,7 +5,7 @@ FDPG's two tasks on the same images are celeba_eyeglasses.py and celeba_blond.py
 The paper gives neither image size nor preprocessing; ours: the middle square of the aligned image,
 resized to image_size (64 unless told), in [0, 1]; no augmentation. Nothing is standardised here: mnist_cnn's
 authors give it plain colours, and a pretrained network knows its own statistics (models/architectures/resnet50.py).
-Images are decoded when asked for, and kept if all of them fit DECODE_CACHE_BYTES.
+Images are decoded when asked for (datasets/core/decoded.py).
 
 Whole: list_attr_celeba.txt, list_eval_partition.txt and img_align_celeba (folder or zip) in one folder,
 as torchvision has it. A folder counts only if it holds every image of the list by name, for an interrupted
@@ -20,19 +20,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, ClassVar
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
 import torch
 from annotated_types import Ge, Le
-from PIL import Image
-from torch import Tensor
 
 from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, Split, addressed, draw, group_sizes
+from rawls.datasets.core.decoded import DecodedImages
 from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
 from rawls.datasets.core.sources import Source, locate, obtain, verified
 
@@ -41,9 +39,6 @@ TRAIN_GROUP_SIZES = (71_629, 66_874, 22_880, 1_387)
 VALID_GROUP_SIZES = (8_535, 8_276, 2_874, 182)
 TEST_GROUP_SIZES = (9_767, 7_535, 2_480, 180)
 SUBSET_HELD_OUT = 0.15
-
-DECODE_CACHE_BYTES = 4 << 30
-
 
 PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 
@@ -78,54 +73,6 @@ SUBSET_IMAGES = Source(
     sha256="5f1f0a3b27d1372a0c151d8e3a174106277557ea55359f19e88f8882430c570d",
     folders=("celeba_10k", "celeba"),
 )
-
-
-class Faces:
-    """Images decoded when asked for. `content` gives the bytes of an image file by name."""
-
-    def __init__(
-        self, names: Sequence[str], content: Callable[[str], bytes], image_size: int, *, square: bool = True
-    ) -> None:
-        self._names, self._content, self._size, self._square = names, content, image_size, square
-        num_bytes = len(names) * 3 * image_size**2
-        # Untouched pages of an empty tensor cost nothing: the cache grows with what is read.
-        self._cache = (
-            torch.empty((len(names), *self.shape), dtype=torch.uint8) if num_bytes <= DECODE_CACHE_BYTES else None
-        )
-        self._cached = np.zeros(len(names), dtype=bool)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (3, self._size, self._size)
-
-    def gather(self, rows: Tensor) -> Tensor:
-        if self._cache is None:
-            pixels = torch.empty((len(rows), *self.shape), dtype=torch.uint8)
-            for slot, row in enumerate(rows.tolist()):
-                pixels[slot] = self._decode(row)
-        else:
-            for row in np.unique(rows.numpy()[~self._cached[rows.numpy()]]):
-                self._cache[row] = self._decode(row)
-                self._cached[row] = True
-            pixels = self._cache.index_select(0, rows)
-        return pixels.to(torch.float32).div_(255)
-
-    def _decode(self, row: int) -> Tensor:
-        """One image, uint8."""
-        name = self._names[row]
-        try:
-            with Image.open(BytesIO(self._content(name))) as image:
-                whole = image.convert("RGB")
-                if self._square:
-                    side = min(image.size)
-                    left, top = (image.width - side) // 2, (image.height - side) // 2
-                    whole = whole.crop((left, top, left + side, top + side))
-                face = whole.resize((self._size, self._size), Image.Resampling.BILINEAR)
-        except (OSError, KeyError, BadZipFile) as error:
-            raise ValueError(
-                f"image {name} of celeba is missing or altered ({error}): fetch the images again"
-            ) from error
-        return torch.from_numpy(np.array(face)).permute(2, 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +127,7 @@ class CelebA(Dataset):
         split = Split(*(np.flatnonzero(parts == part) for part in range(3)))
         content, archives = _official_images(root, names)
         sources = {source.filename: source.sha256 for source in (ATTRIBUTES, PARTITION, *archives)}
-        faces = Faces(names, content, self.image_size, square=self.square)
+        faces = DecodedImages(names, content, self.image_size, square=self.square, dataset=CelebA.name)
         return self._data(faces, self._kinds(table), lambda seed: split, "real", sources)
 
     def _read_subset(self, root: Path) -> Data:
@@ -188,7 +135,8 @@ class CelebA(Dataset):
         attributes, archive = (verified(source, root, self.name) for source in used)
         table = pd.read_csv(attributes, index_col="filename")
         kinds = self._kinds(table)
-        faces = Faces(_names(table), _in_archive(archive), self.image_size, square=self.square)
+        content = _in_archive(archive)
+        faces = DecodedImages(_names(table), content, self.image_size, square=self.square, dataset=CelebA.name)
         sources = {source.filename: source.sha256 for source in used}
         return self._data(faces, kinds, lambda seed: _seeded(kinds, seed), "subset", sources)
 

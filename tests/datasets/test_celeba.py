@@ -12,9 +12,10 @@ import torch
 from PIL import Image
 
 from rawls.datasets import celeba
-from rawls.datasets.celeba import GROUP_NAMES, CelebA, Faces
+from rawls.datasets.celeba import GROUP_NAMES, CelebA
 from rawls.datasets.celeba_blond import CelebaBlond
 from rawls.datasets.celeba_eyeglasses import CelebaEyeglasses
+from rawls.datasets.core import decoded
 
 NUM_IMAGES = 24
 
@@ -81,7 +82,7 @@ def naive(name: str, size: int, *, square: bool = True) -> np.ndarray:
 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
 def test_the_official_parts_groups_and_images(root: Path, monkeypatch: pytest.MonkeyPatch, cache_bytes: int) -> None:
-    monkeypatch.setattr(celeba, "DECODE_CACHE_BYTES", cache_bytes)
+    monkeypatch.setattr(decoded, "DECODE_CACHE_BYTES", cache_bytes)
     data = CelebA(image_size=16).load(root)
     assert data.provenance == "real"
     assert data.splits(0).train.tolist() == data.splits(7).train.tolist() == list(range(8))
@@ -118,21 +119,6 @@ def test_the_tasks_of_fdpg_take_the_whole_image(root: Path, spec: CelebA) -> Non
     image = data.inputs.gather(torch.tensor([5]))[0].numpy()
     assert np.allclose(image, naive("000006.jpg", 16, square=False), atol=1e-5)
     assert not np.allclose(image, naive("000006.jpg", 16), atol=0.05)
-
-
-@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
-def test_kept_images_are_not_decoded_again(monkeypatch: pytest.MonkeyPatch, cache_bytes: int) -> None:
-    monkeypatch.setattr(celeba, "DECODE_CACHE_BYTES", cache_bytes)
-    asked: list[str] = []
-
-    def content(name: str) -> bytes:
-        asked.append(name)
-        return IMAGES[name]
-
-    faces = Faces(list(IMAGES), content, 8)
-    for _ in range(3):
-        faces.gather(torch.tensor([1, 1, 4]))
-    assert len(asked) == (2 if cache_bytes else 9)
 
 
 @pytest.mark.parametrize("root", ["folder"], indirect=True)  # an archive is verified as a whole
