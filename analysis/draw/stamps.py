@@ -1,6 +1,6 @@
 """What was not the paper's own setting, said wherever a result is shown (DESIGN 8).
 
-Simulated data, a subset of the real data, weights that stand in for the paper's, any scale but the paper's, and
+Simulated data, a subset of the real data, data or weights that stand in for the paper's, any scale but the paper's, and
 whatever else the command line changed are stamped in captions, figures and CSV columns, and make a comparison with the
 paper's numbers an orientation, not a verdict. Which code made the runs is said where it was more than one commit's, and
 judges nothing.
@@ -10,9 +10,19 @@ import pandas as pd
 
 from rawls.analysis.draw.titles import dataset_title
 
-PROVENANCES = {"simulated": "simulated data", "subset": "subset of the data", "stand-in": "stand-in for the weights"}
+PROVENANCES = {
+    "simulated": "simulated data",
+    "subset": "subset of the data",
+    "stand-in data": "stand-in for the data",
+    "stand-in": "stand-in for the weights",
+}
 TRY_IT = "rawls reproduce asc/table1 dataset=digits scale=smoke privacy=eps8"  # takes half a minute
-SHORT = {"simulated data": "SIMULATED DATA", "subset of the data": "SUBSET", "stand-in for the weights": "STAND-IN"}
+SHORT = {
+    "simulated data": "SIMULATED DATA",
+    "subset of the data": "SUBSET",
+    "stand-in for the data": "STAND-IN DATA",
+    "stand-in for the weights": "STAND-IN",
+}
 
 
 def reasons(runs: pd.DataFrame) -> list[str]:

@@ -22,10 +22,10 @@ def status(results_root: str | Path, manifests: Iterable[Mapping[str, Any] | Pat
         manifests: paths of manifest.json, or the same content as a mapping for a target that never ran.
 
     Returns:
-        target, variant, title; done, needed, failed, running (numbers of runs); data ('real', 'subset',
-        'simulated', 'stand-in', 'plan only', or several joined by '+'; a dash when nothing is done); verdict ('missing
-        (…)', 'partial (…); …', 'reproduced', 'k of n …', 'not comparable (…)', 'complete' for a figure,
-        'cannot be read (…)' or 'cannot be drawn (…)').
+        target, variant, title; done, needed, failed, running (numbers of runs); data ('real', 'subset', 'simulated',
+        'stand-in data', 'stand-in' (of weights), 'plan only', or several joined by '+'; a dash when nothing is done);
+        verdict ('missing (…)', 'partial (…); …', 'reproduced', 'k of n …', 'not comparable (…)', 'complete' for a
+        figure, 'cannot be read (…)' or 'cannot be drawn (…)').
     """
     read = [_read(item) for item in manifests]
     ids = [run_id for manifest in read if isinstance(manifest, Manifest) for run_id in manifest.run_ids]

@@ -16,6 +16,7 @@ DATASETS = {
     "cifar100_fv": "CIFAR-100-FV",
     "cardiotocography": "Cardiotocography",
     "surnames": "Surnames",
+    "pneumonia": "Pneumonia",
 }
 METRICS = {
     "wga": "WGA",

@@ -14,8 +14,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "model": "name of the model",
         "algorithm": "name of the method",
         "scale": "'smoke', 'laptop' or 'paper': the scale whose command made the run first",
-        "provenance": "'real', 'subset' or 'simulated' data; 'stand-in' or 'subset+stand-in' where weights stand in "
-        "for the paper's; or 'plan only': calibrated, not trained",
+        "provenance": "'real', 'subset', 'stand-in data' (others than the paper's) or 'simulated'; 'stand-in' or "
+        "'subset+stand-in' where weights stand in for the paper's; or 'plan only': calibrated, not trained",
         "error": "first line of error.txt, or why the summary cannot be read",
         "private": "whether it was trained with privacy; False: an open method, whose epsilons are NaN; None if the "
         "summary does not say",

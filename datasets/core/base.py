@@ -26,7 +26,7 @@ from torch import Tensor
 from rawls.datasets.core.sources import Source, locate, obtain
 
 Rows = NDArray[np.int64]
-Provenance = Literal["real", "subset", "simulated"]
+Provenance = Literal["real", "subset", "stand-in", "simulated"]
 HeldOut = Annotated[float, Ge(0), Le(0.5)]  # a share of the training rows, for validation
 
 MOST_ROWS, MOST_BYTES = 4096, 256 << 20  # gathered at a time: many, unless they are large images
@@ -137,8 +137,9 @@ class Dataset(ABC):
     """A dataset's specification.
 
     Fields:
-        provenance: None takes the best that lies under data.root: the real files, a subset of them, else the
-            simulated twin. A configuration is stored with what was found, so that a twin never passes for real data.
+        provenance: None takes the best that lies under data.root: the real files, a subset of them, other data that
+            stand in for them, else the simulated twin. A configuration is stored with what was found, so that a twin
+            never passes for real data.
         max_examples: rows of each part at most (None: all), proportional to the groups but for SMALLEST_CUT. Real
             data that lose rows by it load as a subset; what is stored here, and so a run's id, stays `real`.
         half_of: the seed of a split whose training rows are halved, the run's own seed deciding which half it trains on

@@ -92,7 +92,7 @@ def from_yaml(text: str | bytes) -> Any:
 def mark_of(provenance: str) -> str:
     """What data or weights are, in capitals, if not the paper's: SIMULATED DATA; nothing if they are."""
     kinds = [kind.upper() for kind in provenance.split("+") if kind not in ("real", "plan only")]
-    return ", ".join(kind if kind == "STAND-IN" else f"{kind} DATA" for kind in kinds)
+    return ", ".join(kind if kind.startswith("STAND-IN") else f"{kind} DATA" for kind in kinds)
 
 
 def folder_of(root: Path, run_id: str, suffix: str = "") -> Path:

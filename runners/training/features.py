@@ -37,10 +37,14 @@ def obtain_weights(spec: object, root: Path) -> list[Path]:
 
 
 def provenance_of(data: Data, spec: object) -> str:
-    """Of the data, and that weights stand in for the paper's; beside simulated data that would say nothing more."""
-    if data.provenance == "simulated" or not (isinstance(spec, Frozen) and spec.stands_in):
-        return data.provenance
-    return "stand-in" if data.provenance == "real" else f"{data.provenance}+stand-in"
+    """Of the data, and that weights stand in for the paper's; beside simulated data that would say nothing more.
+
+    By itself "stand-in" is said of weights, as it is in runs of record.
+    """
+    of_data = "stand-in data" if data.provenance == "stand-in" else data.provenance
+    if of_data == "simulated" or not (isinstance(spec, Frozen) and spec.stands_in):
+        return of_data
+    return "stand-in" if of_data == "real" else f"{of_data}+stand-in"
 
 
 def taken(data: Data, dataset: Mapping[str, Any], model: Mapping[str, Any], root: Path) -> Data:

@@ -28,6 +28,7 @@ MISSING = ("missing", "celeba", None, None)
         ([SIMULATED], ["simulated data", "scale: laptop"]),
         ([REAL, ("done", "celeba", "subset", "paper")], ["subset of the data"]),
         ([("done", "celeba", "stand-in", "paper")], ["stand-in for the weights"]),
+        ([("done", "pneumonia", "stand-in data", "paper")], ["stand-in for the data"]),
         (
             [("done", "celeba", "subset+stand-in", "paper"), SIMULATED],
             ["simulated data", "subset of the data", "stand-in for the weights", "scale: laptop"],

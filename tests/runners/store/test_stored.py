@@ -36,6 +36,8 @@ def test_manifests_are_found_by_target_and_by_variant(tmp_path: Path) -> None:
         ("plan only", ""),
         ("simulated", "SIMULATED DATA"),
         ("stand-in", "STAND-IN"),
+        ("stand-in data", "STAND-IN DATA"),
+        ("stand-in data+stand-in", "STAND-IN DATA, STAND-IN"),
         ("subset+stand-in", "SUBSET DATA, STAND-IN"),
     ],
 )
