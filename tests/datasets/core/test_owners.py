@@ -1,13 +1,20 @@
 """Who owns which row: every setting of INO-SGD's Table in App. D.1, repeatable, and nobody left out."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
+from rawls.datasets.cardiotocography import Cardiotocography
+from rawls.datasets.cifar10 import Cifar10
+from rawls.datasets.cifar100 import Cifar100
+from rawls.datasets.cifar100_fv import Cifar100Fv
+from rawls.datasets.core.base import Data, Dataset
 from rawls.datasets.core.owners import (
     LEAST_NORMAL_EPSILON,
     ByClass,
@@ -20,6 +27,9 @@ from rawls.datasets.core.owners import (
     RandomClass,
 )
 from rawls.datasets.digits import Digits
+from rawls.datasets.mnist import Mnist
+from rawls.datasets.pneumonia import Pneumonia
+from rawls.datasets.surnames import Surnames
 from rawls.runners.config.specifications import build, dump
 from tests.tree import ROOT
 
@@ -37,30 +47,89 @@ def budgets(ownership: Ownership) -> np.ndarray:
     return ownership.epsilons
 
 
-INO: dict[str, tuple[Owners, int, int, tuple[float, float]]] = {
-    "CA": (ByClass(epsilons=(5, 4, 3), classes=((0,), (1,), (2,))), 3, 3, (3, 5)),
-    "PN": (ByClass(epsilons=(5, 0.5), classes=((0,), (1, 2))), 3, 2, (0.5, 5)),
-    "MN": (ByClass(epsilons=(0.1, 1), classes=HALVES), 10, 2, (0.1, 1)),
-    "CM": (ByClass(epsilons=(0.5, 5)), 10, 10, (0.5, 5)),
-    "CL": (ByClass(epsilons=(6, 15)), 10, 10, (6, 15)),
-    "CR": (RandomClass(epsilons=(0.5, 5)), 10, 10, (0.5, 5)),
-    "COL": (Mixed(share=0.9, epsilons=(0.5, 5)), 10, 10, (0.5, 5)),
-    "COM": (Mixed(share=0.7, epsilons=(0.5, 5)), 10, 10, (0.5, 5)),
-    "CH": (ByClass(epsilons=(1, 10)), 100, 100, (1, 10)),
-    "CF": (ByClass(epsilons=(1, 5), classes=HALVES), 10, 2, (1, 5)),
-    "SU": (ByClass(epsilons=(3, 2), classes=((4,), tuple(c for c in range(18) if c != 4))), 18, 2, (2, 3)),
+# Of each setting with named owners: its dataset, rows of each owner that are trained on, and their budgets.
+EVEN = [0.5 * number for number in range(1, 11)]
+NAMED: dict[str, tuple[Dataset, list[int], list[float]]] = {
+    "ca": (Cardiotocography(), [1_324, 236, 141], [5, 4, 3]),
+    "pn": (Pneumonia(), [1_341, 2_682], [5, 0.5]),
+    "mn": (Mnist(), [30_596, 29_404], [0.1, 1]),
+    "cm": (Cifar10(), [5_000] * 10, EVEN),
+    "cl": (Cifar10(), [5_000] * 10, list(range(6, 16))),
+    "cr": (Cifar10(), [5_000] * 10, EVEN),
+    "col": (Cifar10(), [5_000] * 10, EVEN),
+    "com": (Cifar10(), [5_000] * 10, EVEN),
+    "ch": (Cifar100(), [500] * 100, np.linspace(1, 10, 100).tolist()),
+    "cf": (Cifar100Fv(), [2_500] * 2, [1, 5]),
+    "su": (Surnames(), [7_526, 8_533], [3, 2]),
 }
+SINGLE = {"cs": Cifar10(), "cfs": Cifar100Fv()}
 
 
-@pytest.mark.parametrize(("owners", "num_classes", "count", "ends"), INO.values(), ids=INO.keys())
-def test_inos_settings_with_named_owners(
-    owners: Owners, num_classes: int, count: int, ends: tuple[float, float]
-) -> None:
-    labels = np.random.default_rng(1).permutation(np.repeat(np.arange(num_classes), 50))
-    found = assigned(owners, labels)
-    assert found.names is not None and len(set(found.names)) == count == len(budgets(found))
-    assert (budgets(found).min(), budgets(found).max()) == ends
-    assert np.all(np.bincount(found.owner, minlength=count) > 0)
+def chosen(name: str) -> Owners:
+    owners = build(yaml.safe_load((ROOT / "conf" / "owners" / f"{name}.yaml").read_text("utf-8")), "owners")
+    assert isinstance(owners, Owners)
+    return owners
+
+
+def trained_on(dataset: Dataset) -> Data:
+    """The twin, with nothing but what is trained on with seed 0."""
+    data = replace(dataset, provenance="simulated").load(Path("nowhere"))
+    rows = torch.from_numpy(data.splits(0).train)
+    return replace(data, labels=data.labels[rows], groups=data.groups[rows])
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_inos_owners_have_the_papers_rows_and_budgets(name: str) -> None:
+    """Of owners that overlap, within a row of each other class."""
+    dataset, sizes, epsilons = NAMED[name]
+    data = trained_on(dataset)
+    found = chosen(name).assign(data.labels.numpy(), data.groups.numpy(), 0)
+    assert found.names is not None and len(set(found.names)) == len(sizes)
+    assert budgets(found).tolist() == pytest.approx(epsilons)
+    off = np.abs(np.bincount(found.owner, minlength=len(sizes)) - sizes)
+    assert off.max() <= (9 if name in ("col", "com") else 0)
+
+
+@pytest.mark.parametrize(("name", "share"), [("col", 0.9), ("com", 0.7)])
+def test_inos_overlapping_owners_have_a_share_of_their_class(name: str, share: float) -> None:
+    labels = trained_on(Cifar10()).labels.numpy()
+    found = chosen(name).assign(labels, labels, 0)
+    own = [int(np.sum((found.owner == owner) & (labels == owner))) for owner in range(10)]
+    assert own == [round(5_000 * share)] * 10
+
+
+def test_inos_random_owners_keep_their_budgets_and_change_their_class() -> None:
+    labels = trained_on(Cifar10()).labels.numpy()
+    first, other = (chosen("cr").assign(labels, labels, seed) for seed in (0, 1))
+    assert np.array_equal(budgets(first), budgets(other)) and not np.array_equal(first.owner, other.owner)
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_inos_single_images_have_budgets_in_the_papers_ranges(name: str) -> None:
+    """CS: within .25 of the mean of the class. CFS: N(1, .5) or N(5, .5), none below the least; 4 standard errors."""
+    labels = trained_on(SINGLE[name]).labels.numpy()
+    found = chosen(name).assign(labels, labels, 0)
+    assert found.names is None and len(budgets(found)) == len(labels) == (50_000 if name == "cs" else 5_000)
+    if name == "cs":
+        distance = budgets(found) - np.array(EVEN)[labels]
+        assert 0.249 < np.abs(distance).max() <= 0.25 and budgets(found).min() >= 0.25
+    else:
+        fish, vehicles = budgets(found)[labels < 5], budgets(found)[labels >= 5]
+        assert fish.min() >= LEAST_NORMAL_EPSILON and fish.mean() == pytest.approx(1.03, abs=0.04)
+        assert vehicles.mean() == pytest.approx(5, abs=0.04) and vehicles.std() == pytest.approx(0.5, abs=0.03)
+
+
+def test_the_russians_are_the_majority_with_the_larger_budget() -> None:
+    data = trained_on(Surnames())
+    found = chosen("su").assign(data.labels.numpy(), data.groups.numpy(), 0)
+    assert {Surnames.group_names[label] for label in data.labels.numpy()[found.owner == 0]} == {"Russian"}
+
+
+def test_label_noise_changes_no_owner() -> None:
+    """CFN: whoever has fish has them whatever training is told."""
+    clean, noisy = (trained_on(Cifar100Fv(label_noise=share)) for share in (None, 0.1))
+    first, other = (chosen("cf").assign(data.labels.numpy(), data.groups.numpy(), 0) for data in (clean, noisy))
+    assert np.array_equal(first.owner, other.owner)
 
 
 def test_even_budgets_rise_by_a_half() -> None:
@@ -174,19 +243,16 @@ def test_owners_that_make_no_sense(kind: type[Owners], fields: dict[str, Any], s
 
 
 @pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
-def test_a_yaml_says_every_field_and_fits_ten_digits(path: Path) -> None:
+def test_a_yaml_says_every_field_and_is_tested(path: Path) -> None:
     node = yaml.safe_load(path.read_text("utf-8"))
-    owners = build(node, "owners")
-    assert dump(owners) == node
-    found = assigned(owners)
-    assert len(found.owner) == len(LABELS)
+    assert dump(build(node, "owners")) == node
+    assert path.stem in NAMED.keys() | SINGLE.keys() | {"digits"}
 
 
 def test_the_default_dataset_has_two_owners_to_try() -> None:
     data = Digits().load(Path("data"))
     split = data.splits(0)
     labels = data.labels.numpy()[split.train]
-    owners = build(yaml.safe_load((ROOT / "conf" / "owners" / "digits.yaml").read_text("utf-8")), "owners")
-    found = owners.assign(labels, labels, 0)
+    found = chosen("digits").assign(labels, labels, 0)
     assert budgets(found).tolist() == [2, 8]
     assert np.bincount(found.owner).min() > 400
