@@ -281,7 +281,9 @@ def _rescaled(weights: Floats, rows: Floats, batch_size: float) -> Floats:
 def _plan(budgets: OwnerBudgets, rates: Floats, bounds: Floats, noise_std: float) -> OwnerPlan:
     """The plan, unless an owner would hardly ever be seen."""
     uniform = rates.min() == rates.max()
-    way_out = "a larger batch" if uniform else f"more noise steps than {budgets.steps}, or a larger batch"
+    way_out = "a larger batch"
+    if not uniform:
+        way_out += f", more noise steps than {budgets.steps}, or spend budgets by thresholds (SCALE)"
     expected = rates * np.array(budgets.rows)
     rarest = int(np.argmin(expected))
     if budgets.names and expected[rarest] < 1:

@@ -153,10 +153,25 @@ def test_the_whole_training_set_may_be_the_batch() -> None:
 @pytest.mark.parametrize("plan", [PLANNERS["rates"], PLANNERS["both"]])
 def test_an_owner_that_nobody_would_see_is_refused(plan: Planner) -> None:
     budgets = budgets_of((0.1, 5.0), (3000, 3000), 256, steps=300)
-    sentence = r"owner 'owner 0' \(epsilon 0\.1\) .* with 0\.\d+ rows expected in a batch of 256: take more noise steps"
+    sentence = r"owner 'owner 0' \(epsilon 0\.1\) .* with 0\.\d+ rows expected in a batch of 256: take a larger batch"
     with pytest.raises(ValueError, match=sentence):
         plan(budgets)
     assert plan(budgets_of((0.1, 5.0), (3000, 3000), 256, steps=300, names=None)).rates[0] < 1 / 3000
+
+
+def test_each_way_out_leads_out_of_inos_mnist_with_small_batches() -> None:
+    """MN, epsilon .1 and 1: its private owner is refused at batches of 256, and not with what the sentence names."""
+    rows = (30_596, 29_404)
+    refused = budgets_of((0.1, 1.0), rows, 256, steps=1_500)
+    sentence = "a larger batch, more noise steps than 1500, or spend budgets by thresholds (SCALE)"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        plan_rates(refused, bound=1.0)
+    for plan in (
+        plan_rates(budgets_of((0.1, 1.0), rows, 2_048, steps=1_500), bound=1.0),
+        plan_rates(budgets_of((0.1, 1.0), rows, 256, steps=150_000), bound=1.0),
+        plan_thresholds(refused, bound=1.0),
+    ):
+        assert plan.rates[0] * rows[0] > 1
 
 
 def test_more_steps_and_a_larger_batch_are_a_way_out() -> None:
