@@ -34,6 +34,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "resnet9": ((3, 19, 16), 2),
     "tabular_mlp": ((12,), 2),
     "tabular_mlp activation=tanh": ((12,), 2),
+    "tabular_mlp widths=[9,7,5]": ((12,), 3),
 }
 RECIPES = sorted(SHAPES.keys() | {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")})
 LARGE = frozenset({"resnet50", "resnet9"})  # one run of two samples, and only the tests that need these very models

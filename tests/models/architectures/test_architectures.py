@@ -92,6 +92,13 @@ def test_mlp_and_logistic_are_the_stated_functions() -> None:
     copy_parameters(mlp, tanh)
     hidden = torch.tanh(torch.tanh(x.flatten(1) @ w1.T + b1) @ w2.T + b2)
     torch.testing.assert_close(tanh(x), hidden @ w3.T + b3)
+    mlp = TabularMlp(widths=(5, 4, 3)).build((2, 3), 2)
+    hidden = x.flatten(1)
+    *inner, weight, bias = mlp.parameters()
+    assert [len(parameter) for parameter in inner] == [5, 5, 4, 4, 3, 3]
+    for number in range(0, 6, 2):
+        hidden = torch.relu(hidden @ inner[number].T + inner[number + 1])
+    torch.testing.assert_close(mlp(x), hidden @ weight.T + bias)
     logistic = Logistic().build((2, 3), 2)
     weight, bias = logistic.parameters()
     logits = x.flatten(1) @ weight.T + bias

@@ -39,6 +39,7 @@ NUM_PARAMETERS = {
     ("tabular_mlp", (60,), 2): 60 * 256 + 256 + 256 * 256 + 256 + 256 * 2 + 2,
     ("tabular_mlp activation=tanh", (98,), 2): 91_650,  # Adult
     ("tabular_mlp activation=tanh", (59,), 2): 81_666,  # Dutch
+    ("tabular_mlp widths=[47,47,47]", (21,), 3): 5_690,  # Cardiotocography
     ("logistic", (104,), 2): 210,
     ("logistic squash=sigmoid", (98,), 2): 198,
     ("logistic", (59,), 2): 120,

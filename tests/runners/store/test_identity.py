@@ -61,10 +61,13 @@ def test_noise_that_is_not_asked_for_leaves_the_ids_from_before_it_existed(algor
 
 @pytest.mark.parametrize(
     ("model", "field", "expected"),
-    [("tabular_mlp", "activation=tanh", "081941bc099b7be2"), ("logistic", "squash=sigmoid", "b7b9debb33f7cbc8")],
-    ids=["tabular_mlp", "logistic"],
+    [
+        ("tabular_mlp", "activation=tanh", "081941bc099b7be2"),
+        ("tabular_mlp", "widths=[47,47,47]", "081941bc099b7be2"),
+        ("logistic", "squash=sigmoid", "b7b9debb33f7cbc8"),
+    ],
 )
-def test_what_fdpg_asks_of_a_model_leaves_the_ids_from_before(model: str, field: str, expected: str) -> None:
+def test_what_other_papers_ask_of_a_model_leaves_the_ids_from_before(model: str, field: str, expected: str) -> None:
     asked = ["dataset=digits", "algorithm=dpsgd", "scale=paper", "schedule.plan_only=true", f"model={model}"]
     assert run_id(compose(asked)) == expected
     assert run_id(compose([*asked, f"model.{field}"])) != expected
