@@ -59,7 +59,7 @@ def taken(data: Data, dataset: Mapping[str, Any], model: Mapping[str, Any], root
     spec = build(model, "model")
     tokens = not data.inputs.gather(torch.zeros(1, dtype=torch.int64)).is_floating_point()
     if tokens is not isinstance(spec, TakesTokens):
-        kind, way_out = ("tokens", "model=distilbert") if tokens else ("numbers", "another")
+        kind, way_out = ("tokens", "model=distilbert or model=char_lstm") if tokens else ("numbers", "another")
         raise ValueError(
             f"the inputs of dataset {name_of(dataset)} are {kind}, which model {name_of(model)} does not take: "
             f"choose {way_out}"

@@ -22,6 +22,7 @@ from tests.tree import ROOT
 
 # Small shapes of what each recipe is for, with overrides behind its name: input shape and number of classes.
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
+    "char_lstm": ((7,), 3),
     "cifar_cnn": ((3, 9, 8), 10),
     "digits_cnn": ((1, 8, 8), 10),
     "distilbert": ((7,), 3),
@@ -39,6 +40,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
 RECIPES = sorted(SHAPES.keys() | {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")})
 LARGE = frozenset({"resnet50", "resnet9"})  # one run of two samples, and only the tests that need these very models
 SMALLER = {"distilbert": {"layers": 2, "width": 8, "heads": 2}}
+EMBEDDED = {"char_lstm": 64, "distilbert": 8}  # width of a token's vector, which come first of all parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +78,7 @@ def some_inputs(recipe: str, *batch: int, dtype: torch.dtype, generator: torch.G
         return torch.rand(*batch, *shape, generator=generator).to(dtype)
     tokens = torch.randint(1, 9, (*batch, *shape), generator=generator)
     lengths = torch.randint(2, shape[0] + 1, (*batch, 1), generator=generator)
-    return tokens * (torch.arange(shape[0]) < lengths)
+    return torch.where(torch.arange(shape[0]) < lengths, tokens, instantiate(recipe).padding)
 
 
 @functools.cache
@@ -111,8 +113,8 @@ def poisoned(recipe: str, case: Case) -> tuple[Tensor, Tensor]:
     """Parameters and inputs by which the second sample of each run is not finite; of tokens, one by its vector."""
     params, inputs = case.params.clone(), case.inputs.clone()
     if takes_tokens(recipe):
-        inputs[:, 1, 1] = word = 30_000
-        width = SMALLER[recipe]["width"]
+        inputs[:, 1, 1] = word = 200
+        width = EMBEDDED[recipe]
         params[:, word * width : (word + 1) * width] = torch.nan
     else:
         inputs[:, 1] = torch.nan

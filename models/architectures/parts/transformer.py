@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,8 @@ _EPS = 1e-12
 
 class TakesTokens:
     """A model specification whose inputs are tokens [position], integers; all others take numbers."""
+
+    padding: ClassVar[int] = PADDING
 
 
 class TokenEncoder(nn.Module):

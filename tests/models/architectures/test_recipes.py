@@ -35,6 +35,7 @@ NUM_PARAMETERS = {
     ("mnist_cnn", (3, 64, 64), 2): 120_722,
     ("cifar_cnn", (3, 32, 32), 10): 550_570,
     ("cifar_cnn", (3, 32, 32), 100): 562_180,
+    ("char_lstm", (20,), 18): 118_226,
     ("digits_cnn", (1, 8, 8), 10): 3_130,
     ("tabular_mlp", (60,), 2): 60 * 256 + 256 + 256 * 256 + 256 + 256 * 2 + 2,
     ("tabular_mlp activation=tanh", (98,), 2): 91_650,  # Adult
