@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from rawls.models.architectures.parts.layers import MaxPool2, Tanh
+from rawls.models.architectures.parts.layers import MaxPool2, Statistics, Tanh, standardised_by
 
 _BLOCKS = (32, 64, 128)  # channels
 _HIDDEN = 128
@@ -21,7 +21,13 @@ _SHRINK = 2 ** len(_BLOCKS)  # rows and columns of the image per row and column 
 
 @dataclass(frozen=True, kw_only=True)
 class CifarCnn:
-    """Six convolutions and two linear layers, for images of 8x8 pixels and more."""
+    """Six convolutions and two linear layers, for images of 8x8 pixels and more.
+
+    Args:
+        standardised: by which statistics of the images the network begins with standardising them; None is not.
+    """
+
+    standardised: Statistics | None = None
 
     def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
         if len(input_shape) != 3 or min(input_shape[1:]) < _SHRINK:
@@ -30,7 +36,7 @@ class CifarCnn:
                 f"{list(input_shape)}; choose model=tabular_mlp or model=logistic for vectors"
             )
         channels, rows, columns = input_shape
-        layers: list[nn.Module] = []
+        layers = standardised_by(self.standardised, channels)
         for width in _BLOCKS:
             layers += [nn.Conv2d(channels, width, 3, padding=1), Tanh()]
             layers += [nn.Conv2d(width, width, 3, padding=1), MaxPool2(), Tanh()]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from rawls.models.architectures.parts.layers import MaxPool2, Tanh
+from rawls.models.architectures.parts.layers import MaxPool2, Statistics, Tanh, standardised_by
 
 _HIDDEN = 32
 _LEAST = 16  # rows and columns of the smallest image of which the second pooling leaves something
@@ -21,7 +21,13 @@ _LEAST = 16  # rows and columns of the smallest image of which the second poolin
 
 @dataclass(frozen=True, kw_only=True)
 class PapernotCnn:
-    """Two convolutions and two linear layers, for images of 16x16 pixels and more."""
+    """Two convolutions and two linear layers, for images of 16x16 pixels and more.
+
+    Args:
+        standardised: by which statistics of the images the network begins with standardising them; None is not.
+    """
+
+    standardised: Statistics | None = None
 
     def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
         if len(input_shape) != 3 or min(input_shape[1:]) < _LEAST:
@@ -31,6 +37,7 @@ class PapernotCnn:
             )
         channels, rows, columns = input_shape
         return nn.Sequential(
+            *standardised_by(self.standardised, channels),
             nn.Conv2d(channels, 16, 8, stride=2, padding=2),
             MaxPool2(stride=1),
             Tanh(),

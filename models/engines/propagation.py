@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rawls.models.architectures.parts.layers import MaxPool2, Tanh, tanh, tanh_
+from rawls.models.architectures.parts.layers import MaxPool2, Standardise, Tanh, tanh, tanh_
 from rawls.models.engines.base import usable_by_autograd
 from rawls.models.engines.kernels.matmul import linear
 
@@ -244,6 +244,10 @@ def _flatten(layer: nn.Flatten) -> Step:
     return step
 
 
+def _standardise(layer: Standardise) -> Step:
+    return lambda x: (layer(x), lambda g: g / g.new_tensor(layer.std).view(-1, 1, 1))
+
+
 STEPS: dict[type[nn.Module], Callable[[Any], Step]] = {
     nn.Linear: _linear,
     nn.Conv2d: _conv2d,
@@ -252,6 +256,7 @@ STEPS: dict[type[nn.Module], Callable[[Any], Step]] = {
     Tanh: partial(_tanh, in_place=False),
     nn.Sigmoid: partial(_sigmoid, in_place=False),
     MaxPool2: _max_pool2,
+    Standardise: _standardise,
     nn.Flatten: _flatten,
 }
 # Nobody needs what comes out of these layers but the layer after them, which may overwrite it: half the memory, and so

@@ -24,6 +24,7 @@ from tests.tree import ROOT
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "char_lstm": ((7,), 3),
     "cifar_cnn": ((3, 9, 8), 10),
+    "cifar_cnn standardised=cifar100": ((3, 9, 8), 10),
     "digits_cnn": ((1, 8, 8), 10),
     "distilbert": ((7,), 3),
     "logistic": ((12,), 2),
@@ -31,6 +32,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "minilm": ((12,), 2),
     "mnist_cnn": ((1, 28, 28), 10),
     "papernot_cnn": ((1, 28, 28), 10),
+    "papernot_cnn standardised=mnist": ((1, 28, 28), 10),
     "resnet50": ((3, 32, 32), 2),
     "resnet9": ((3, 19, 16), 2),
     "tabular_mlp": ((12,), 2),

@@ -8,7 +8,7 @@ but its autograd backward loses more than that, so it is not used here.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -82,6 +82,28 @@ class Standardise(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - x.new_tensor(self.mean).view(-1, 1, 1)) / x.new_tensor(self.std).view(-1, 1, 1)
+
+
+Statistics = Literal["mnist", "cifar10", "cifar100"]
+# Mean and deviation per channel of the training images, as INO-SGD has them.
+_STATISTICS: dict[Statistics, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "mnist": ((0.1307,), (0.3081,)),
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+}
+
+
+def standardised_by(statistics: Statistics | None, channels: int) -> list[nn.Module]:
+    """What comes before a network whose images are standardised: nothing, if they are not."""
+    if statistics is None:
+        return []
+    mean, std = _STATISTICS[statistics]
+    if len(mean) != channels:
+        raise ValueError(
+            f"model.standardised={statistics} is of images with {len(mean)} channels, not {channels}: choose another, "
+            "or null"
+        )
+    return [Standardise(mean, std)]
 
 
 class CropAndFlip(nn.Module):

@@ -65,6 +65,31 @@ def test_cnn_is_the_stated_function(ours: nn.Module, plain: nn.Module, shape: tu
     torch.testing.assert_close(ours(x), plain(x), rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    ("plain", "standardised", "shape", "mean", "std"),
+    [
+        (PapernotCnn(), PapernotCnn(standardised="mnist"), (1, 28, 28), [0.1307], [0.3081]),
+        (CifarCnn(), CifarCnn(standardised="cifar10"), (3, 9, 8), [0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010]),
+        (CifarCnn(), CifarCnn(standardised="cifar100"), (3, 9, 8), [0.5071, 0.4867, 0.4408], [0.2675, 0.2565, 0.2761]),
+    ],
+    ids=["mnist", "cifar10", "cifar100"],
+)
+def test_cnns_of_ino_sgd_take_standardised_images(
+    plain: PapernotCnn | CifarCnn,
+    standardised: PapernotCnn | CifarCnn,
+    shape: tuple[int, ...],
+    mean: list[float],
+    std: list[float],
+) -> None:
+    expected, model = plain.build(shape, 10), standardised.build(shape, 10)
+    copy_parameters(expected, model)
+    images = torch.rand(3, *shape)
+    by_hand = torch.stack([(images[:, c] - mean[c]) / std[c] for c in range(len(mean))], 1)
+    torch.testing.assert_close(model(images), expected(by_hand))
+    with pytest.raises(ValueError, match=r"^model.standardised=\w+ is of images with \d channels, not 2: choose anoth"):
+        standardised.build((2, 28, 28), 10)
+
+
 def test_resnet9_is_the_stated_function() -> None:
     model = ResNet9().build((3, 32, 24), 2)
     images = torch.rand(2, 3, 32, 24)

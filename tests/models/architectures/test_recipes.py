@@ -46,6 +46,7 @@ NUM_PARAMETERS = {
     ("logistic", (59,), 2): 120,
     ("logistic", (1, 8, 8), 10): 650,
     ("papernot_cnn", (1, 28, 28), 10): 26_010,
+    ("papernot_cnn standardised=mnist", (1, 28, 28), 10): 26_010,
     ("minilm", (384,), 2): 770,
     # transformers' DistilBertForSequenceClassification.
     ("distilbert layers=6 width=768 heads=12", (128,), 2): 66_955_010,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from rawls.models.architectures.parts.layers import MaxPool2, Tanh
+from rawls.models.architectures.parts.layers import MaxPool2, Standardise, Tanh
 from tests.models.conftest import Case
 
 SLOTS, CLASSES, VOCABULARY = 5, 3, 6
@@ -83,6 +83,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         ),
         IMAGE,
     ),
+    "standardised": (
+        lambda: head(nn.Conv2d(2, 3, 3), Standardise((0.1, 0.2, 0.3), (0.5, 1.0, 2.0)), nn.ReLU(), features=90),
+        IMAGE,
+    ),
     "group norm of images": (lambda: head(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), features=120), IMAGE),
     "group norm of vectors": (lambda: head(nn.GroupNorm(3, 9), nn.Tanh(), features=9), VECTOR),
     "layer norm": (lambda: head(nn.Linear(9, 7), nn.LayerNorm(7), nn.Tanh(), features=14), SHORT),
@@ -91,7 +95,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "words": (Words, TOKENS),
     "words with padding": (lambda: Words(padding_idx=2), TOKENS),
 }
-CHAINED = ("linear layers", "squashed", "convolutions and pooling", "convolution of many channels")
+CHAINED = ("linear layers", "squashed", "convolutions and pooling", "convolution of many channels", "standardised")
 TWO_IMAGES = ("convolutions and pooling", "residual")
 TWO_WAYS = ("residual", "words", *CHAINED)
 
