@@ -10,18 +10,17 @@ the pretraining did, and no dataset does, for these statistics belong to the wei
 
 from __future__ import annotations
 
-import functools
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rawls.models.architectures.parts.layers import Standardise
 from rawls.models.architectures.parts.pretrained import Pretrained, hub_state
-from rawls.models.architectures.parts.torchvision_schemas import declare_missing
+from rawls.models.architectures.parts.residual import residual_network
 
 if TYPE_CHECKING:
     from torchvision.models.resnet import ResNet
@@ -53,35 +52,11 @@ class ResNet50(Pretrained):
     def build(self, input_shape: tuple[int, ...], num_classes: int, root: Path | None = None) -> nn.Module:
         if len(input_shape) != 3 or input_shape[0] != 3 or min(input_shape) < 1:
             raise ValueError(f"resnet50 takes images [3, rows, columns], not {list(input_shape)}; choose another model")
-        network = _network(num_classes)
+        network = residual_network("Bottleneck", _BLOCKS, num_classes)
         if self.pretrained:
             _load_convolutions(network, self.weights, root)
         standardise = Standardise(_IMAGENET_MEAN, _IMAGENET_STD)
         return nn.Sequential(OrderedDict(standardise=standardise, network=network))
-
-
-def _network(num_classes: int) -> ResNet:
-    """Torchvision's network without in-place operations, which hooks on layer outputs do not survive."""
-    declare_missing()
-    from torchvision.models.resnet import Bottleneck, ResNet
-
-    class OutOfPlaceBottleneck(Bottleneck):
-        def forward(self, x: Tensor) -> Tensor:
-            out = self.relu(self.bn1(self.conv1(x)))
-            out = self.relu(self.bn2(self.conv2(out)))
-            out = self.bn3(self.conv3(out))
-            return self.relu(out + (x if self.downsample is None else self.downsample(x)))
-
-    network = ResNet(
-        OutOfPlaceBottleneck,
-        list(_BLOCKS),
-        num_classes=num_classes,
-        norm_layer=functools.partial(nn.GroupNorm, 32),
-    )
-    for layer in network.modules():
-        if isinstance(layer, nn.ReLU):
-            layer.inplace = False
-    return network
 
 
 def _load_convolutions(network: ResNet, source: str, root: Path | None) -> None:

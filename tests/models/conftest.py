@@ -33,6 +33,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "mnist_cnn": ((1, 28, 28), 10),
     "papernot_cnn": ((1, 28, 28), 10),
     "papernot_cnn standardised=mnist": ((1, 28, 28), 10),
+    "resnet18": ((3, 32, 32), 2),
     "resnet50": ((3, 32, 32), 2),
     "resnet9": ((3, 19, 16), 2),
     "tabular_mlp": ((12,), 2),
@@ -40,7 +41,8 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "tabular_mlp widths=[9,7,5]": ((12,), 3),
 }
 RECIPES = sorted(SHAPES.keys() | {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")})
-LARGE = frozenset({"resnet50", "resnet9"})  # one run of two samples, and only the tests that need these very models
+# One run of two samples, and only the tests that need these very models.
+LARGE = frozenset({"resnet18", "resnet50", "resnet9"})
 SMALLER = {"distilbert": {"layers": 2, "width": 8, "heads": 2}}
 EMBEDDED = {"char_lstm": 64, "distilbert": 8}  # width of a token's vector, which come first of all parameters
 
