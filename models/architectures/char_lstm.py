@@ -1,4 +1,4 @@
-"""The LSTM of INO-SGD that tells a surname's country from its characters (App. D.1): 118,226 parameters.
+"""The LSTM of INO-SGD that tells a surname's country from its characters (App. D.1.2): 118,226 parameters.
 
 Embedding of 259 characters (bytes, a start, an end, padding) to 64, one LSTM layer of 128 units with torch's two
 biases, Linear on its output at the last character. The paper's code reads the last position, padding or not; here

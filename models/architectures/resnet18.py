@@ -1,4 +1,4 @@
-"""ResNet-18 with GroupNorm of 32 groups in place of BatchNorm, from scratch (INO-SGD's "RN" on CIFAR-10, App. D.1).
+"""ResNet-18 with GroupNorm of 32 groups in place of BatchNorm, from scratch (INO-SGD's "RN" on CIFAR-10, App. D.1.2).
 
 He et al. 2016 as torchvision has it, with ImageNet's stem, 7x7 by steps of 2 and a pooling, even for images of 32x32,
 as in the paper's code: 11,181,642 parameters for ten classes. With BatchNorm there are as many.

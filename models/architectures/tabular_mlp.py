@@ -1,4 +1,4 @@
-"""The MLP of ASC (App. E.4), FDPG (App. C.2) and INO-SGD (App. D.1) for tabular data: two hidden layers of 256 units.
+"""The MLP of ASC (App. E.4), FDPG (App. C.2) and INO-SGD (App. D.1.2) for tabular data: two hidden layers of 256 units.
 
 ASC's units are ReLU, FDPG's tanh, as in the code of Esipova et al. (2023) that it builds on: 91,650 parameters on
 Adult's 98 features, 81,666 on Dutch's 59. INO-SGD's has three layers of 47 ReLU units, 5,690 parameters on 21 features

@@ -48,6 +48,8 @@ NUM_PARAMETERS = {
     ("papernot_cnn", (1, 28, 28), 10): 26_010,
     ("papernot_cnn standardised=mnist", (1, 28, 28), 10): 26_010,
     ("minilm", (384,), 2): 770,
+    ("efficientnet_lite1", (1000,), 3): 514_051,
+    ("resnet50_frozen", (2048,), 10): 20_490,
     # transformers' DistilBertForSequenceClassification.
     ("distilbert layers=6 width=768 heads=12", (128,), 2): 66_955_010,
     ("resnet9", (3, 64, 64), 2): 2_439_746,
