@@ -52,6 +52,21 @@ class Difference:
     n: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The regression of y on x, their Pearson correlation r, and the two-sided p of its t test.
+
+    Args:
+        n: pairs; r and p are NaN for fewer than three, or where either side does not vary.
+    """
+
+    slope: float
+    intercept: float
+    r: float
+    p: float
+    n: int
+
+
 def spread(values: Iterable[float]) -> Spread:
     """Summarise the finite values; the others (an empty group, an unfinished run) do not count towards n."""
     numbers = _finite(values)
@@ -109,6 +124,22 @@ def unpaired_difference(first: Iterable[float], second: Iterable[float], level: 
     varies = any(np.ptp(side) > _rounding(side) for side in (one, other)) if enough else None
     mean = spread(one).mean - spread(other).mean
     return _difference(mean, one, other, level, varies, p_exact=None, n=one.size + other.size)
+
+
+def regression(x: Sequence[float], y: Sequence[float]) -> Line:
+    """The line through the pairs of which both are finite."""
+    one, other = _numbers(x), _numbers(y)
+    both = np.isfinite(one) & np.isfinite(other)
+    one, other = one[both], other[both]
+    if one.size < 3 or min(np.ptp(side) - _rounding(side) for side in (one, other)) <= 0:
+        return Line(slope=math.nan, intercept=math.nan, r=math.nan, p=math.nan, n=int(one.size))
+    from scipy import stats  # here, for it takes a second to import
+
+    found = stats.linregress(one, other)
+    return Line(
+        slope=float(found.slope), intercept=float(found.intercept), r=float(found.rvalue), p=float(found.pvalue),
+        n=int(one.size),
+    )  # fmt: skip
 
 
 def holm(p_values: Iterable[float]) -> Numbers:

@@ -18,6 +18,7 @@ from rawls.analysis.metrics.statistics import (
     paired_difference,
     pooled_std,
     pooled_stds_apart,
+    regression,
     spread,
     unpaired_difference,
 )
@@ -244,3 +245,18 @@ def test_intervals_cover_and_errors_are_as_rare_as_they_say() -> None:
     assert 0.043 <= exact / 2400 <= 0.082
     assert family / 400 <= 0.093
     assert raw / 400 >= 0.175
+
+
+def test_a_regression_is_that_of_the_finite_pairs_by_hand() -> None:
+    """x 1, 2, 3 and y 2, 2, 5: means 2 and 3, products -1·-1 + 0 + 1·2 = 3, squares 2 and 6: slope 1.5, r 3 / √12."""
+    found = regression([1, 2, 3, 4], [2, 2, 5, math.nan])
+    assert (found.slope, found.intercept, found.n) == pytest.approx((1.5, 0, 3))
+    assert found.r == pytest.approx(3 / math.sqrt(12))
+    t = found.r * math.sqrt(1 / (1 - found.r**2))
+    assert found.p == pytest.approx(2 * stats.t.sf(t, 1))
+
+
+@pytest.mark.parametrize(("x", "y"), [([1, 2], [3, 5]), ([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [4, 4, 4])])
+def test_too_few_pairs_or_none_that_vary_have_no_correlation(x: list[float], y: list[float]) -> None:
+    found = regression(x, y)
+    assert math.isnan(found.r) and math.isnan(found.p) and math.isnan(found.slope)
