@@ -79,6 +79,7 @@ def looks(methods: Sequence[str]) -> dict[str, Look]:
 class Panel:
     """One pair of axes. `data`: method, x, mean, low, high; `bars`: error bars at the points, else a band.
 
+    `scattered`: error bars at points that no line joins.
     `limits`: method, label, x, y of dashed lines that curves are held against, grey where no method has the name.
     `ticks`: names of the places 0, 1, … on the x axis, over which points of several methods stand side by side.
     """
@@ -88,6 +89,7 @@ class Panel:
     xlabel: str = ""
     ylabel: str = ""
     bars: bool = False
+    scattered: bool = False
     ticks: Sequence[str] = ()
     log: bool = False
     log_x: bool = False
@@ -192,6 +194,7 @@ def _fill(axis: "Axes", panel: Panel, style: dict[str, Look], *, letters: int) -
     for number, (method, rows) in enumerate(found.items()):
         if panel.ticks:
             rows = rows.assign(x=rows["x"] + APART * (number - (len(found) - 1) / 2))
+        if panel.ticks or panel.scattered:
             _bars(axis, rows, style[method], method, dash="none")
         else:
             (_bars if panel.bars else _band)(axis, rows, style[method], method)
@@ -199,15 +202,16 @@ def _fill(axis: "Axes", panel: Panel, style: dict[str, Look], *, letters: int) -
         for (method, label), rows in panel.limits.groupby(["method", "label"], sort=False):
             colour = style[str(method)].colour if method in style else "#8C8C8C"
             axis.plot(rows["x"], rows["y"], color=colour, linestyle=(0, (3, 1.5)), linewidth=0.9, label=label)
+    if panel.log_x:
+        axis.set_xscale("log")
     if panel.ticks:
         _name_places(axis, panel.ticks, letters)
     elif panel.bars:
         axis.set_xticks(sorted(panel.data["x"].unique()))
+        axis.set_xticks([], minor=True)
         axis.xaxis.set_major_formatter("{x:g}")
     if panel.log:
         _log(axis)
-    if panel.log_x:
-        axis.set_xscale("log")
     if panel.lowest is not None:
         axis.set_ylim(panel.lowest, 1.3)
     if panel.percent:

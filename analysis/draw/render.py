@@ -25,6 +25,10 @@ from rawls.analysis.draw.kinds import (
     group_figure,
     groups,
     normalisation_error,
+    owner_change,
+    owner_curve,
+    owner_pareto,
+    owner_sweep,
     selection,
     time_figure,
 )
@@ -46,6 +50,10 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "group_curve": group_curve.group_curve,
     "time_figure": time_figure.time_figure,
     "normalisation_error": normalisation_error.normalisation_error,
+    "owner_curve": owner_curve.owner_curve,
+    "owner_change": owner_change.owner_change,
+    "owner_sweep": owner_sweep.owner_sweep,
+    "owner_pareto": owner_pareto.owner_pareto,
 }
 COMPUTED = ("normalisation_error",)  # kinds that need no run
 OURS = [f"{name}.{form}" for name in ("table", "comparison") for form in ("md", "tex", "csv")]

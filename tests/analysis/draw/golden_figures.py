@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.analysis.draw.owner_runs import owner_figures
 from tests.analysis.stores import WEAK_EPSILON, entry, manifest, run_id, write_json, write_manifest, write_run
 
 SEEDS = 3
@@ -42,6 +43,7 @@ def figures(root: Path, *, shift: float = 0.0) -> dict[str, Path]:
         "group_curve": _group_curve(root, shift),
         "time_figure": _time_figure(root, shift),
         "normalisation_error": _normalisation_error(root, shift),
+        **owner_figures(root, shift),
     }
 
 
