@@ -27,8 +27,8 @@ def draw_attack(folder: Path) -> tuple[str, list[Path]]:
     files: dict[str, Write] = {}
     if (folder / "curves.csv").exists():
         curves = pd.read_csv(folder / "curves.csv")
-        files = _sheet(curves[curves["attack"] == DRAWN], table).files()
-        text = _membership(table).markdown()
+        files = roc_sheet(curves[curves["attack"] == DRAWN], table).files()
+        text = membership_table(table).markdown()
     else:
         text = _one_run(table).markdown()
     files["table.md"] = text_file(text)
@@ -37,7 +37,8 @@ def draw_attack(folder: Path) -> tuple[str, list[Path]]:
     return text, [folder / name for name in files]
 
 
-def _sheet(curves: pd.DataFrame, table: pd.DataFrame) -> Sheet:
+def roc_sheet(curves: pd.DataFrame, table: pd.DataFrame) -> Sheet:
+    """A panel for each part of the rows, in it a curve for each method."""
     panels = [
         Panel(
             data=rows.assign(**{name: rows[name].clip(lower=LOWEST / 2) for name in ("mean", "low", "high")}),
@@ -71,7 +72,7 @@ def _limits(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([widest.assign(method="", label=GUESSING, y=widest["x"]), allowed])
 
 
-def _membership(table: pd.DataFrame) -> Table:
+def membership_table(table: pd.DataFrame) -> Table:
     """The drawn attack on every part, and the others on all rows."""
     shown = table[(table["attack"] == DRAWN) | (table["part"] == "all")]
     header = ["Method", "Rows", "Attack", "AUROC", "allowed"]

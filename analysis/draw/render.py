@@ -24,10 +24,12 @@ from rawls.analysis.draw.kinds import (
     group_curve,
     group_figure,
     groups,
+    membership_figure,
     normalisation_error,
     owner_change,
     owner_curve,
     owner_pareto,
+    owner_plans,
     owner_sweep,
     selection,
     time_figure,
@@ -54,8 +56,10 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "owner_change": owner_change.owner_change,
     "owner_sweep": owner_sweep.owner_sweep,
     "owner_pareto": owner_pareto.owner_pareto,
+    "owner_plans": owner_plans.owner_plans,
+    "membership_figure": membership_figure.membership_figure,
 }
-COMPUTED = ("normalisation_error",)  # kinds that need no run
+COMPUTED = ("normalisation_error", "owner_plans")  # kinds that need no run
 OURS = [f"{name}.{form}" for name in ("table", "comparison") for form in ("md", "tex", "csv")]
 OURS += ["figure.png", "figure.pdf", "figure.csv", "runs.csv"]
 

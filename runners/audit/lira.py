@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -111,16 +111,31 @@ def audit(arguments: Sequence[str], options: Options | None = None) -> Report:
     )
     if outcome.exit_code:
         raise RunsFailed(outcome.exit_code)
-    rows: list[dict[str, Any]] = []
-    points: list[dict[str, Any]] = []
-    for shadows in _by_method(runs):
-        for part, variant, score, curve in _attacks(shadows, options.centre):
-            at = {"method": shadows.label, "part": part.kind, "name": part.name, "attack": f"{variant}, {score}"}
-            rows.append(at | _row(shadows, part, curve))
-            points += [at | point for point in _points(shadows, part, curve)]
+    rows, points = attacked(_by_method(runs), options.centre)
     folder = Path(runs[0].config["results"]["root"]) / AUDITS / "lira"
     files = write_tables(folder, {"table.csv": rows, "curves.csv": points})
     return Report(rows=rows, folder=folder, files=files, seconds=time.perf_counter() - began)
+
+
+def attacked(methods: Iterable[Shadows], centre: Centre) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The lines of both tables: what is found of each part by each attack, and its curve."""
+    rows: list[dict[str, Any]] = []
+    points: list[dict[str, Any]] = []
+    for shadows in methods:
+        for part, variant, score, curve in _attacks(shadows, centre):
+            at = {"method": shadows.label, "part": part.kind, "name": part.name, "attack": f"{variant}, {score}"}
+            rows.append(at | _row(shadows, part, curve))
+            points += [at | point for point in _points(shadows, part, curve)]
+    return rows, points
+
+
+def shadows_of_target(runs: Sequence[ComposedRun]) -> Iterator[Shadows]:
+    """The finished runs of a target that have a label in common; one run alone is nobody's shadow."""
+    done = set(Store(Path(runs[0].config["results"]["root"])).done())
+    for label in dict.fromkeys(run.label for run in runs):
+        own = [run for run in runs if run.label == label and run.run_id in done]
+        if len(own) > 1:
+            yield _read(label, own)
 
 
 def _by_method(runs: Sequence[ComposedRun]) -> Iterator[Shadows]:

@@ -34,6 +34,7 @@ def reproduce(arguments: list[str]) -> int:
     from rawls.runners.config.compose import launcher_settings
     from rawls.runners.schedule.launcher import Outcome, backend_of, train
     from rawls.runners.store.results_store import Store
+    from rawls.runners.sweeps.computed import compute
     from rawls.runners.sweeps.experiments import write_manifest
 
     target, overrides = _target(arguments)
@@ -43,6 +44,7 @@ def reproduce(arguments: list[str]) -> int:
     manifest = write_manifest(plan, plan.root)
     outcome = train([run.config for run in plan.runs], backend, command=plan.command) if plan.runs else Outcome()
     if not outcome.interrupted:
+        compute(plan, manifest.parent)
         _draw(plan, manifest)
     return outcome.exit_code
 

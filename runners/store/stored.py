@@ -11,7 +11,8 @@
     workers/<token>.json      a worker and what its runs are doing: {host, pid, runs: [{run_id, label, step, …}]}
     sweeps/<token>.json       a launcher: {command, total, run_ids: those not done when it began}
     *s/<token>.lock           held under flock while that process lives; the time of its .json is its last beat
-    targets/<target>/<variant>/manifest.json    which runs a table or figure needs, and its drawings
+    targets/<target>/<variant>/manifest.json    which runs a table or figure needs, and its drawings; beside it what
+                              only the runners can compute for it: plans.csv, or membership.csv and roc.csv
     audits/<method>-<run_id>.json   what `rawls audit` found of a method in a configuration (runners/audit/records.py)
     audits/audit.*, attacks.csv, twins.csv   the same as tables, and a figure
     cache/                    what analysis has read before; can be deleted at any time
@@ -39,6 +40,7 @@ CONFIG, SUMMARY, HISTORY = "config.yaml", "summary.json", "history.jsonl"
 LEDGER, ENVIRONMENT, PRIVACY = "ledger.json", "environment.json", "privacy.md"
 CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
 MANIFEST = "manifest.json"
+PLANS, MEMBERSHIP, ROC = "plans.csv", "membership.csv", "roc.csv"
 RUNNING, FAILED = UNFINISHED = ("running", "failed")  # what follows the dot of a run's folder
 
 # What a run is not identified by: where and how it is run, and which sweep asked for it.
@@ -112,6 +114,11 @@ def variants(root: Path) -> dict[str, list[Path]]:
     for name, path in manifests(root).items():
         found.setdefault(name.rpartition("/")[0], []).append(path)
     return found
+
+
+def target_folder(root: Path, target: str, variant: str) -> Path:
+    """Where the manifest and the drawings of a target's variant lie."""
+    return root / TARGETS / target / variant
 
 
 def audits(root: Path) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from rawls.runners.config.compose import Composer, composer, explained, hydra_re
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store.results_store import to_json, writing
-from rawls.runners.store.stored import MANIFEST, NOT_HASHED, TARGETS
+from rawls.runners.store.stored import MANIFEST, NOT_HASHED, target_folder
 
 Axes = dict[str, list[str]]
 """The overrides (`key=value`) that a grid takes for each key."""
@@ -146,7 +146,7 @@ def manifest_of(plan: SweepPlan) -> dict[str, Any]:
 
 def write_manifest(plan: SweepPlan, results_root: Path) -> Path:
     """Write the manifest where the target's tables and figures will lie; return its path."""
-    path = results_root / TARGETS / str(plan.target) / plan.variant / MANIFEST
+    path = target_folder(results_root, str(plan.target), plan.variant) / MANIFEST
     with writing(results_root):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -108,7 +108,7 @@ def _row(manifest: Manifest, points: pd.DataFrame, title: str, part: str, stage:
     told = [f"{value:{form}}" if math.isfinite(value) else DASH for value, form in
             ((line.slope, "+.3f"), (line.r, "+.3f"), (line.p, ".2g"))]  # fmt: skip
     theirs = reported(manifest.paper, manifest.table)
-    printed = theirs[(theirs["method"] == part) & (theirs["column"] == "p_below")]["printed"]
+    printed = theirs[theirs["column"] == f"{part}/p_below"]["printed"]
     paper = f"< {printed.iloc[0]}" if len(printed) and stage == 1 else DASH
     texts = [title or DASH, stage_text(stage), str(line.n), *ends, *told, paper]
     return [text.replace("-", "−") if place > 1 else text for place, text in enumerate(texts)]

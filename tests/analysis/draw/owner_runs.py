@@ -55,6 +55,8 @@ def owner_figures(root: Path, shift: float) -> dict[str, Path]:
         "owner_change": _curves(root, "fig6", 4 * shift, kind="owner_change"),
         "owner_sweep": _constants(root, "fig16", shift, kind="owner_sweep", over=["tail_length"], stages=[0.5, 1]),
         "owner_pareto": _constants(root, "fig20", shift, kind="owner_pareto"),
+        "owner_plans": _plans(root, shift),
+        "membership_figure": membership(root, shift),
     }  # fmt: skip
 
 
@@ -85,3 +87,41 @@ def _constants(root: Path, figure: str, shift: float, **draw: Any) -> Path:
             label = "INO-SGD" if length else "IDP-SGD"
             runs.append(owned_run(root, label, seed, rows, [0.5, 5], figure=figure, **own))
     return write_manifest(root, manifest(f"ino/{figure}", runs, methods=METHODS, **draw))
+
+
+def _plans(root: Path, shift: float) -> Path:
+    content = manifest("ino/fig10", [], kind="owner_plans", steps=1000, delta=1e-5)
+    path = write_manifest(root, content)
+    rows = [
+        f"{spends},{fixed},{budget},{(fixed + shift) ** power * budget / 40}"
+        for spends, power, given in (("SAMPLE", 1, (1, 2, 4)), ("SCALE", -1, (0.02, 0.05)))
+        for fixed in given
+        for budget in (0.5, 1.0, 3.0, 6.0, 8.0)
+    ]
+    (path.parent / "plans.csv").write_text("\n".join(["spends,fixed,epsilon,value", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def membership(root: Path, shift: float) -> Path:
+    """Two runs of each of two methods, and what an attack is said to have found of two owners, and of all rows."""
+    runs: list[dict[str, Any]] = []
+    table: list[str] = []
+    curves: list[str] = []
+    for method, gain in (("IDP-SGD", 0.3), ("INO-SGD", 0.5 + shift)):
+        label = f"{method} (CF)"
+        runs += [owned_run(root, label, seed, [[50, 60]] * 4, [1.0, 5.0], dataset="cifar100_fv") for seed in range(2)]
+        for part, name, epsilon in (("all", "all rows", 5.0), ("owner", "vehicles", 5.0), ("owner", "fish", 1.0)):
+            at = f'{label},{part},{name},"online, logit"'
+            for power in (-3, -2, -1, 0):
+                fpr, tpr = 10.0**power, 10.0 ** (power * (1 - gain * epsilon / 20))
+                curves.append(f"{at},{fpr},{tpr},{tpr * 0.9},{tpr},{min(1.0, 20 * fpr)}")
+            found = [0.5 + gain * epsilon / 50, 0.97, *[0.01, 0.005, 0.02, 0.2] * 2, epsilon]
+            table.append(f"{at},{','.join(map(str, found))},real,2")
+    content = manifest("ino/fig22", runs, kind="membership_figure", methods=METHODS, sections={"CF": "CF-PC"})
+    path = write_manifest(root, content)
+    names = [f"{name}_at_{rate}" for rate in ("0.001", "0.01") for name in ("tpr", "low", "high", "bound")]
+    head = ["method,part,name,attack,auroc,auroc_bound", *names, "epsilon,provenance,runs"]
+    (path.parent / "membership.csv").write_text("\n".join([",".join(head), *table]) + "\n", encoding="utf-8")
+    lines = ["method,part,name,attack,fpr,tpr,low,high,bound", *curves]
+    (path.parent / "roc.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path

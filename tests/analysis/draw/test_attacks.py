@@ -53,7 +53,7 @@ def test_each_part_is_a_panel_with_the_curves_the_bound_and_guessing(tmp_path: P
     """The open method has no bound; a rate of 0 is drawn below the axis, which has no place for it."""
     lira(tmp_path)
     table, curves = (pd.read_csv(tmp_path / name) for name in ("table.csv", "curves.csv"))
-    figure = draw(attacks._sheet(curves[curves["attack"] == DRAWN], table))
+    figure = draw(attacks.roc_sheet(curves[curves["attack"] == DRAWN], table))
     assert [axis.get_title() for axis in figure.axes] == [*PARTS]
     for axis in figure.axes:
         assert axis.get_xscale() == axis.get_yscale() == "log" and axis.get_ylim()[0] == attacks.LOWEST
@@ -68,7 +68,7 @@ def test_a_twins_data_are_stamped(tmp_path: Path) -> None:
     text, _ = draw_attack(tmp_path)
     assert text.partition("\n")[0].endswith("[SIMULATED DATA]")
     table, curves = (pd.read_csv(tmp_path / name) for name in ("table.csv", "curves.csv"))
-    assert attacks._sheet(curves, table).stamp == "SIMULATED DATA"
+    assert attacks.roc_sheet(curves, table).stamp == "SIMULATED DATA"
 
 
 def test_bounds_of_one_run_stand_under_what_is_proven_and_claimed(tmp_path: Path) -> None:

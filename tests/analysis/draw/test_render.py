@@ -150,4 +150,6 @@ def test_the_kinds_are_those_of_the_experiments() -> None:
         "owner_change",
         "owner_sweep",
         "owner_pareto",
+        "owner_plans",
+        "membership_figure",
     }
