@@ -60,6 +60,15 @@ def together(scores: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return keys.assign(**means, count=total)
 
 
+def owner_accuracies(held: pd.DataFrame, owners: pd.DataFrame, groups: pd.DataFrame) -> "pd.Series[float]":
+    """(run id, owner) -> accuracy on the test rows of its groups; none of owners without a group, or a name."""
+    named = owners[owners["owner_name"].notna()]
+    tested = groups[groups["split"] == "test"]
+    of_owners = scored_on(held, named, groups)[["run_id", "unit", "group"]].merge(tested, on=["run_id", "group"])
+    found = together(of_owners, ["run_id", "unit"]).rename(columns={"unit": "owner"})
+    return found.set_index(["run_id", "owner"])["accuracy"]
+
+
 def worst(scores: Numbers, *, share: float = 0.0, largest: bool = False) -> float:
     """The worst of some owners' scores; with a share, the mean of that share of them, one at least.
 

@@ -13,9 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 from rawls.analysis.draw.budget_texts import OPEN, ROUNDING, between, budgets, claim_text, order, rules_told, titled
-from rawls.analysis.draw.tables import Cell, Table
+from rawls.analysis.draw.tables import Cell, Table, spread_text
 from rawls.analysis.draw.titles import DASH, dataset_title
+from rawls.analysis.metrics.owners import owner_accuracies
+from rawls.analysis.metrics.statistics import spread
 from rawls.analysis.read import ledgers
+from rawls.analysis.read.holdings import holdings
 from rawls.analysis.read.load import Store
 from rawls.runners.store.stored import PRIVACY, folder_of
 
@@ -109,7 +112,7 @@ def privacy(store: Store, runs: pd.DataFrame, methods: Sequence[str]) -> Privacy
     return Privacy(
         epsilons=_epsilons(settings),
         groups=_groups(private),
-        owners=_owners(private),
+        owners=_owners(private, _accuracies(store, private)),
         releases=_releases(store.root, private),
         assumptions=_assumptions(private) + _unprotected(settings),
         sheets=_sheets(store.root, settings),
@@ -220,31 +223,42 @@ def _groups(settings: Sequence[_Setting]) -> Table | None:
     )  # fmt: skip
 
 
-def _owners(settings: Sequence[_Setting]) -> Table | None:
+def _accuracies(store: Store, settings: Sequence[_Setting]) -> "pd.Series[float]":
+    """(run id, owner) -> test accuracy on the classes that the owner mainly has."""
+    owners = pd.concat([setting.owners for setting in settings]) if settings else store.owners[:0]
+    run_ids = owners["run_id"].unique()
+    groups = store.groups[store.groups["run_id"].isin(run_ids)]
+    return owner_accuracies(holdings(store.root, run_ids), owners, groups)
+
+
+def _owners(settings: Sequence[_Setting], accuracies: "pd.Series[float]") -> Table | None:
     """One row per owner where they are few; else per budget: thousands of rows say less."""
     rows = []
     for setting in settings:
         by = "owner" if setting.owners["owner"].nunique() <= _MOST_OWNERS else "budget"
         for _, own in setting.owners.groupby(by, dropna=False):
             number = own["owner"].nunique()
+            of_runs = accuracies.reindex(pd.MultiIndex.from_frame(own[["run_id", "owner"]])).groupby("run_id").mean()
             texts = [
                 _owner(own) if by == "owner" else f"{number} owners",
                 between(own["budget"], ".4g"),
                 between(own["epsilon"], ".3f"),
                 between(own["epsilon_spent"], ".3f"),
+                spread_text(spread(100 * of_runs), needed=own["run_id"].nunique()),
             ]
             cells = [Cell(text=text) for text in (*setting.names, *texts)]
             if _is_weaker((own["epsilon"] / own["budget"]).max(), 1.0):
-                cells[-2] = Cell(text=f"{cells[-2].text}, above the budget", bold=True)
+                cells[-3] = Cell(text=f"{cells[-3].text}, above the budget", bold=True)
             rows.append(cells)
     if not rows:
         return None
     return Table(
         caption=(
             "Epsilon of each owner of data: the budget, what the plan comes to for the owner's records, and what the "
-            f"ledger spent. More than {_MOST_OWNERS} owners are put together by their budget."
+            "ledger spent; and the accuracy in percent on the test rows of the classes that it mainly has, mean ± std "
+            f"over seeds. More than {_MOST_OWNERS} owners are put together by their budget."
         ),
-        header=["Method", "Dataset", "Owner", "Budget ε", "ε planned", "ε spent"],
+        header=["Method", "Dataset", "Owner", "Budget ε", "ε planned", "ε spent", "Test accuracy"],
         rows=rows,
         num_labels=3,
     )

@@ -51,6 +51,9 @@ def recent_store(root: Path, *, seeds: int = 2) -> Path:
             ]
             (folder / "config.yaml").write_text("\n".join(lines) + "\n", encoding="utf-8")
             releases = [] if algorithm == "sgd" else [RELEASE]
-            write_json(folder / "ledger.json", {"releases": releases, "assumptions": ["nothing"]})
+            # The old have group 0, the young the others.
+            owned = {"cells": {"sizes": [9, 9, 9], "groups": [0, 1, 2], "owners": [0, 1, 1]}}
+            cells = owned if algorithm == "idp_sgd" else {}
+            write_json(folder / "ledger.json", {"releases": releases, "assumptions": ["nothing"], **cells})
     content = manifest("asc/table1", runs, kind="accuracy_table", metrics=["wga", "avg"])
     return write_manifest(root, content | {"title": "Methods of all kinds"})
