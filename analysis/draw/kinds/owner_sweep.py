@@ -49,7 +49,8 @@ def owner_sweep(manifest: Manifest, store: Store) -> Drawing:
     of_run = runs.drop_duplicates(["run_id", "method"])[["run_id", "method", *constants]]
     at = at_stages(manifest, scored.scores).merge(of_run, on=["run_id", "method"])
     found = [_points(at, row, constants, metric) for row in rows]
-    points = pd.concat(found, ignore_index=True) if found else at[:0]
+    points = pd.concat(found, ignore_index=True) if found else at[:0].assign(x=float("nan"))
+    points = points if points["x"].notna().any() else points[:0]  # a line alone is nothing to be compared
     shown = {part: scored.shown(manifest, part) for part, _ in rows}
     across = max([1, *map(len, shown.values())])
     nothing = Shown(key="", title="")
@@ -69,8 +70,10 @@ def _points(at: pd.DataFrame, row: Row, constants: list[str], metric: str) -> pd
     own = at[at["part"] == part]
     by = ["part", "key", "method", "stage"]
     curves = over_seeds(own[own[over].notna()], by=[*by, over], value=metric).rename(columns={over: "x"})
-    base = over_seeds(own[own[constants].isna().all(axis=1)], by=by, value=metric)
-    return pd.concat([part for part in (curves, base) if len(part)] or [curves], ignore_index=True).assign(over=over)
+    base = over_seeds(own[own[constants].isna().all(axis=1)], by=by, value=metric).assign(x=float("nan"))
+    return pd.concat([points for points in (curves, base) if len(points)] or [curves], ignore_index=True).assign(
+        over=over
+    )
 
 
 def _name(manifest: Manifest, method: str, stage: float) -> str:

@@ -10,7 +10,7 @@ from rawls.analysis.draw.kinds.owner_sweep import owner_sweep
 from rawls.analysis.read.load import load
 from rawls.analysis.read.manifest import Manifest
 from tests.analysis.draw.owner_runs import METHODS, owned_run
-from tests.analysis.stores import manifest
+from tests.analysis.stores import entry, manifest
 
 
 def trained(root: Path, label: str, *at_end: float, **coordinates: Any) -> dict[str, Any]:
@@ -61,3 +61,17 @@ def test_stages_of_several_methods_would_be_one_curve_and_are_refused(tmp_path: 
         drawn(tmp_path, runs, stages=[0.5, 1], over=["alpha"])
     with pytest.raises(ValueError, match="draw.metric=wga is none of accuracy, loss"):
         drawn(tmp_path, runs, metric="wga")
+
+
+def test_a_line_to_beat_alone_is_nothing_to_draw(tmp_path: Path) -> None:
+    runs = [trained(tmp_path, "IDP-SGD", 20, 60), entry("gone", label="INO-SGD", dataset="mnist", alpha=2)]
+    drawing = drawn(tmp_path, runs, owners=1, stages=[0.5, 1])
+    assert "Nothing to draw yet" in drawing.text and drawing.verdict == "partial (1 of 2 runs)"
+
+
+def test_what_has_no_curve_yet_stands_beside_what_has(tmp_path: Path) -> None:
+    runs = [*ablation(tmp_path)[:2], entry("gone", label="INO-SGD", dataset="mnist", beta=2)]
+    drawing = drawn(tmp_path, runs, owners=1)
+    assert drawing.svg is not None and "no finished run" not in drawing.text
+    drawing.files["figure.png"](tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 0
