@@ -85,12 +85,15 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_budget(method: Any, config: dict[str, Any]) -> None:
-    """One of epsilon and noise for a private method; an open one has no budget, whatever was composed for its sweep."""
+    """One of epsilon and noise for a private method, unless owners bring theirs.
+
+    An open one has no budget, whatever was composed for its sweep.
+    """
     privacy = config["privacy"]
     given = [key for key in ("epsilon", "noise_multiplier") if privacy[key] is not None]
     if not method.private:
         config["privacy"] = {**dataclasses.asdict(Privacy(epsilon=None)), "secure": privacy["secure"]}
-    elif not given:
+    elif not given and not (method.keeps_owners and "epsilons" in (config["owners"] or {})):
         name = name_of(config["algorithm"])
         raise ConfigError(f"{name} is private: set privacy.epsilon, or privacy.noise_multiplier, to a number")
     elif len(given) > 1:

@@ -63,8 +63,10 @@ def test_a_pair_is_tuned_and_the_command_line_wins() -> None:
     assert chosen["algorithm"]["clip_norm"] == 3.0
 
 
-def test_a_composed_configuration_is_the_resolved_one() -> None:
-    cfg = compose(["scale=paper"])
+@pytest.mark.parametrize("overrides", [(), ("algorithm=idp_sgd", "owners=digits")])
+def test_a_composed_configuration_is_the_resolved_one(overrides: tuple[str, ...]) -> None:
+    """Also where the budgets are the owners' and the run's own says nothing."""
+    cfg = compose(["scale=paper", *overrides])
     assert resolve(cfg) == resolve(OmegaConf.create(OmegaConf.to_container(cfg, resolve=True)))  # type: ignore[arg-type]
     assert cfg.schedule.evaluations == cfg.schedule.epochs
 
@@ -87,8 +89,8 @@ def test_a_composed_configuration_is_the_resolved_one() -> None:
         (["experiment=asc/tabel1"], "unknown experiment 'asc/tabel1': did you mean asc/table1?"),
         (["hydra/launcher=slurmm"], "unknown hydra/launcher 'slurmm': did you mean slurm?"),
         (["dataset=[digits,celeba]"], "dataset=[digits,celeba] chooses nothing: choose one of adult,"),
-        (["model=null"], "model=null chooses nothing: choose one of cifar_cnn, digits_cnn,"),
-        (["~model"], "model is not chosen: set model=NAME, one of cifar_cnn, digits_cnn,"),
+        (["model=null"], "model=null chooses nothing: choose one of char_lstm, cifar_cnn,"),
+        (["~model"], "model is not chosen: set model=NAME, one of char_lstm, cifar_cnn,"),
         (["recipe=digit"], "unknown recipe 'digit': did you mean digits?"),
         (["dataset=digits,celeba"], "'dataset=digits,celeba' is a sweep: add -m"),
         (["seed=range(0,3)"], "'seed=range(0,3)' is a sweep: add -m"),
