@@ -1,7 +1,9 @@
 """House rules that no linter knows: every YAML has its code, files stay short, nothing local is committed."""
 
 import ast
+import io
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +154,25 @@ def test_nothing_is_in_the_tree_that_must_not_be_committed() -> None:
 )
 def test_what_must_not_be_committed_is_caught(name: str, content: str) -> None:
     assert len(list(offences(name, content.encode()))) == 1
+
+
+@pytest.mark.parametrize(
+    ("member", "content", "number"),
+    [
+        ("config.yaml", "root: data", 0),
+        ("history.jsonl", "{}", 0),
+        ("config.yaml", "root: /" + "work/main/data", 1),
+        ("weights.safetensors", "", 1),
+    ],
+)
+def test_a_recorded_run_is_looked_into(member: str, content: str, number: int) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:xz") as archive:
+        about = tarfile.TarInfo(member)
+        about.size = len(content)
+        archive.addfile(about, io.BytesIO(content.encode()))
+    assert len(list(offences("analysis/reproduced/runs/0.tar.xz", buffer.getvalue()))) == number
+    assert len(list(offences("analysis/reproduced/0.tar.xz", buffer.getvalue()))) == 1, "nowhere else"
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 Needs nothing but Python: `.ci/run` calls it as a script before anything is installed.
 """
 
+import io
 import re
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,8 @@ DATA_SUFFIXES = frozenset(
 # Tables are results or what the papers report (analysis), or the small examples of a test; never a data set.
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".jsonl"})
 TABLE_FOLDERS = frozenset({"analysis", "tests"})
+# Recorded runs (`rawls record`) are archives; what they hold is looked at like any other file.
+RECORDS, RECORD_SUFFIX = Path("analysis/reproduced/runs"), ".tar.xz"
 
 # Written in pieces, for this file is searched too.
 _HOSTS = [("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"), ("debian", "org")]
@@ -53,6 +57,12 @@ def offences(name: str, content: bytes) -> Iterator[str]:
     path = Path(name)
     if len(content) > MAX_BYTES:
         yield f"{name}: {len(content)} bytes, more than {MAX_BYTES}: keep large files out of the repository"
+    if path.parent == RECORDS and path.name.endswith(RECORD_SUFFIX):
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            for member in archive:
+                file = archive.extractfile(member)
+                yield from offences(f"{path.parent}/{path.name}:{member.name}", file.read() if file else b"")
+        return
     if path.suffix.lower() in DATA_SUFFIXES:
         yield f"{name}: looks like a data file or a checkpoint: name its source and checksum instead"
     if path.suffix.lower() in TABLE_SUFFIXES and path.parts[0] not in TABLE_FOLDERS:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rawls.runners.cli.planned import named_target, no_name, planned
 from rawls.runners.config.errors import ConfigError, guarded, nearest
 from rawls.runners.store.stored import AUDITS, MANIFEST, audits, variants
 
@@ -37,9 +38,9 @@ def reproduce(arguments: list[str]) -> int:
     from rawls.runners.sweeps.computed import compute
     from rawls.runners.sweeps.experiments import write_manifest
 
-    target, overrides = _target(arguments)
+    target, overrides = named_target(arguments)
     backend = backend_of(launcher_settings(overrides))
-    plan = _planned(target, overrides)
+    plan = planned(target, overrides)
     Store(plan.root).check()
     manifest = write_manifest(plan, plan.root)
     outcome = train([run.config for run in plan.runs], backend, command=plan.command) if plan.runs else Outcome()
@@ -55,7 +56,7 @@ def render(arguments: list[str]) -> int:
     if arguments and arguments[0].endswith(MANIFEST):
         _draw(None, Path(arguments[0]))
         return 0
-    plan = _planned(*_target(arguments))
+    plan = planned(*named_target(arguments))
     _draw(plan, write_manifest(plan, plan.root))
     return 0
 
@@ -66,7 +67,7 @@ def targets(arguments: list[str]) -> int:
     from rawls.runners.sweeps.experiments import manifest_of
 
     overrides = look_also_in(arguments)
-    plans = [_planned(target, overrides) for target in choices("experiment")]
+    plans = [planned(target, overrides) for target in choices("experiment")]
     asked: list[dict[str, object] | Path] = []
     drawn = variants(plans[0].root)
     for plan in plans:
@@ -100,7 +101,7 @@ def report(arguments: list[str]) -> int:
     asked: list[dict[str, object] | Path] = []
     for name in [name for name in every if name in names or not names]:
         # What ran says more than the plan of a command that nobody gave; without it, the plan says what is missing.
-        asked += found.get(name) or [manifest_of(_planned(name, overrides))]
+        asked += found.get(name) or [manifest_of(planned(name, overrides))]
     print(f"Written: {write(root, asked)}")
     return 0
 
@@ -154,7 +155,7 @@ def data(arguments: list[str]) -> int:
 
     given = look_also_in(arguments)
     if not given or "=" in given[0]:
-        raise _no_name("dataset", "dataset")
+        raise no_name("dataset", "dataset")
     name, *overrides = given
     config = compose([f"dataset={name}", *overrides])
     root = Path(config.data.root)
@@ -195,6 +196,10 @@ def audit(arguments: list[str]) -> int:
         print("\n".join(["Written:", *(f"  {path}" for path in written)]))
     broken = [record["method"] for record in found.records if record["verdict"] in BROKEN]
     return 1 if broken or found.refusals else 0
+
+
+def record(arguments: list[str]) -> int:
+    return int(importlib.import_module("rawls.runners.cli.record").main(arguments) or 0)
 
 
 def bench(arguments: list[str]) -> int:
@@ -306,6 +311,16 @@ shadows=32, half_of=0 (the split's seed), centre=median|mean. They are runs like
 attack=one_run: many rows are canaries, in or out by coins of their own. OPTIONS: canaries=500, runs=1,
 confidence=0.95, where=anywhere|smallest_group|most_private_owner, record=mislabelled|row|pixel.""",
     ),
+    "record": Command(
+        call=record,
+        usage="record take [TARGET] | keep TARGET [OVERRIDES ...]",
+        summary="runs that others trained already, from the repository to the results folder; or yours into it",
+        more=f"""
+take puts recorded runs (all, or those that TARGET needs) among yours: dashboard, compare, render and report then show
+them, and reproduce trains only what is missing. keep, in a clone, writes the finished runs of TARGET to
+analysis/reproduced/runs, a small file each without weights, and its drawing beside them once all are finished.
+{_OVERRIDES}""",
+    ),
     "bench": Command(
         call=bench,
         usage="bench [step|methods|sweep|plan|store|pages]",
@@ -353,32 +368,6 @@ def help_text() -> str:
             "Results go to ./results, or where results.root=FOLDER says.",
         ]
     )
-
-
-def _no_name(what: str, group: str) -> ConfigError:
-    from rawls.runners.config.compose import choices
-
-    return ConfigError(f"name a {what} first: one of {', '.join(choices(group))}")
-
-
-def _target(arguments: list[str]) -> tuple[str, list[str]]:
-    """The target and the overrides of a command line."""
-    from rawls.runners.config.compose import choices, look_also_in
-
-    given = look_also_in(arguments)
-    if not given or "=" in given[0]:
-        raise _no_name("target", "experiment")
-    target, *overrides = given
-    if target not in choices("experiment"):
-        raise ConfigError(f"unknown target '{target}': {nearest(target, choices('experiment'))}")
-    return target, overrides
-
-
-def _planned(target: str, overrides: Sequence[str]) -> "SweepPlan":
-    from rawls.runners.sweeps.experiments import plan
-
-    ours = [text for text in overrides if not text.startswith("hydra")]
-    return plan([f"experiment={target}", *ours], [text for text in overrides if text.startswith("hydra.searchpath")])
 
 
 def _draw(plan: "SweepPlan | None", manifest: Path) -> None:
