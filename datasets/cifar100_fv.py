@@ -79,4 +79,5 @@ class Cifar100Fv(ImageClasses):
         return self._told(super().simulate())
 
     def _told(self, data: Data) -> Data:
-        return data if self.label_noise is None else with_label_noise(data, data.splits(0).train, self.label_noise)
+        told = np.arange(sum(self.train_counts))
+        return data if self.label_noise is None else with_label_noise(data, told, self.label_noise)

@@ -1,7 +1,8 @@
 """Images in official parts, whose classes are the groups: MNIST and the CIFARs as INO-SGD trains on them.
 
 INO-SGD takes each with "the default train/validation split": all of the training part is trained on, nothing is held
-out, and every seed has the same rows. Pixels stay bytes: a model that scales them says so in its own fields.
+out, and every seed has the same rows. What it leaves out must be searched for on other rows than the test part's, so
+`validation` holds out a share of each class, by the seed. Pixels stay bytes: a model that scales them says so itself.
 """
 
 from abc import abstractmethod
@@ -14,7 +15,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import Data, Dataset, InMemory, Inputs, Provenance, Rows, Split
+from rawls.datasets.core.base import (
+    Data,
+    Dataset,
+    HeldOut,
+    InMemory,
+    Inputs,
+    Provenance,
+    Rows,
+    Split,
+    addressed,
+    apportion,
+    draw,
+)
 from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
 from rawls.datasets.core.sources import Source, verified
 
@@ -23,16 +36,26 @@ PUBLIC_SCALE = "mean and deviation of each colour, by which the model may scale 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageClasses(Dataset):
-    """All images of some classes, those of the training part first."""
+    """All images of some classes, those of the training part first.
+
+    Fields:
+        validation: share of the training part that is held out for validation; None holds out none.
+    """
 
     image_shape: ClassVar[tuple[int, int, int]]
     train_counts: ClassVar[tuple[int, ...]]
     test_counts: ClassVar[tuple[int, ...]]
     assumptions: ClassVar[tuple[str, ...]] = (PUBLIC_SCALE,)
+    validation: HeldOut | None = None
 
     @property
     def paper_group_sizes(self) -> tuple[int, ...]:
-        return self.train_counts
+        return tuple((np.array(self.train_counts) - self._held_out).tolist())
+
+    @property
+    def _held_out(self) -> Rows:
+        """Of each class."""
+        return apportion(round((self.validation or 0) * sum(self.train_counts)), self.train_counts)
 
     @abstractmethod
     def images(self, paths: Mapping[str, Path]) -> tuple[NDArray[np.uint8], Rows]:
@@ -53,8 +76,6 @@ class ImageClasses(Dataset):
         return self._data(twin, labels, "simulated", {})
 
     def _data(self, inputs: Inputs, labels: Rows, provenance: Provenance, files: Mapping[str, str]) -> Data:
-        num_train = sum(self.train_counts)
-        split = Split(np.arange(num_train), np.zeros(0, dtype=np.int64), np.arange(num_train, len(labels)))
         return Data(
             inputs=inputs,
             labels=torch.from_numpy(labels),
@@ -62,8 +83,13 @@ class ImageClasses(Dataset):
             num_classes=len(self.train_counts),
             provenance=provenance,
             sources=files,
-            splits=lambda seed: split,
+            splits=lambda seed: self._split(labels, seed),
         )
+
+    def _split(self, labels: Rows, seed: int) -> Split:
+        first = np.arange(sum(self.train_counts))
+        valid, train = draw(first, labels, self._held_out, addressed(seed, "split"))
+        return Split(train, valid, np.arange(len(first), len(labels)))
 
 
 def simulated_images(

@@ -72,3 +72,19 @@ def test_the_real_files(mnist_root: Path) -> None:
     assert data.provenance == "real"
     assert tuple(train) == TRAIN_COUNTS and valid.sum() == 0 and tuple(test) == TEST_COUNTS
     assert data.labels[:5].tolist() == [5, 0, 4, 1, 9]
+
+
+def test_what_is_held_out_for_validation_is_of_the_training_part_alone() -> None:
+    data, spec = Mnist(validation=0.1).simulate(), Mnist(validation=0.1)
+    parts = [data.splits(seed) for seed in (0, 0, 1)]
+    labels = data.labels.numpy()
+    for train, valid, test in parts:
+        assert np.array_equal(np.sort(np.concatenate([train, valid])), np.arange(60_000))
+        assert np.array_equal(test, np.arange(60_000, 70_000))
+        assert np.array_equal(np.bincount(labels[train]), spec.paper_group_sizes)
+        shares = np.bincount(labels[valid]) / np.bincount(labels[:60_000])
+        assert len(valid) == 6_000 and np.abs(shares - 0.1).max() < 2e-4
+    assert np.array_equal(parts[0].valid, parts[1].valid)
+    assert not np.array_equal(parts[0].valid, parts[2].valid)
+    whole = Mnist().simulate()
+    assert np.array_equal(whole.splits(0).train, np.arange(60_000)) and len(whole.splits(0).valid) == 0
