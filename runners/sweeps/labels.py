@@ -48,9 +48,9 @@ def _kind(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def budget_of(config: Mapping[str, Any]) -> str:
-    """'ε=8', 'noise 1.1', 'owners by_group', or 'open'."""
-    if config.get("owners"):
-        return f"owners {name_of(config['owners'])}"
+    """'ε=8', 'noise 1.1', 'ε=1 to 5 by owner', or 'open'."""
+    if epsilons := (config.get("owners") or {}).get("epsilons"):
+        return f"ε={min(epsilons):g} to {max(epsilons):g} by owner"
     privacy = config["privacy"]
     if privacy["epsilon"] is not None:
         return f"ε={privacy['epsilon']:g}"

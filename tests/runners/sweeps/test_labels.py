@@ -19,6 +19,11 @@ def test_a_run_alone_is_its_algorithm_data_budget_and_seed() -> None:
     assert labels_of([config]) == [label_of(config)]
 
 
+def test_budgets_of_owners_are_said_as_a_range() -> None:
+    assert label_of(configured("algorithm=idp_sgd", "owners=digits")) == "idp_sgd on digits, ε=2 to 8 by owner, seed 0"
+    assert label_of(configured("algorithm=dpsgd", "owners=digits", "privacy=eps8")) == "dpsgd on digits, ε=8, seed 0"
+
+
 def test_what_differs_between_runs_of_one_kind_is_named_and_nothing_else() -> None:
     """DP-SGD has one learning rate here, ASC two and a field that DP-SGD does not know."""
     sweep = [
