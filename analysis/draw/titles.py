@@ -8,6 +8,7 @@ DATASETS = {
     "celeba_eyeglasses": "CelebA (eyeglasses)",
     "bank_fraud": "Bank Fraud",
     "adult": "Adult",
+    "adult_census": "Adult (census)",
     "dutch": "Dutch",
     "blog": "Blog",
     "mnist": "MNIST",

@@ -11,6 +11,7 @@ def standardised(column: pd.Series) -> NDArray[np.float32]:
 
 
 def one_hot(column: pd.Series) -> NDArray[np.float32]:
-    """A bit for each value that occurs [rows, values], in sorted order."""
-    values, codes = np.unique(column.to_numpy(), return_inverse=True)
-    return np.eye(len(values), dtype=np.float32)[codes]
+    """A bit for each value that occurs [rows, values], in sorted order; a missing one has none."""
+    values = np.unique(column.dropna().to_numpy())
+    codes = pd.Index(values).get_indexer(column)
+    return (codes[:, None] == np.arange(len(values))).astype(np.float32)

@@ -1,7 +1,5 @@
 """Adult: rows and encoding by hand, and the real files where they can be had."""
 
-import hashlib
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -10,34 +8,17 @@ import pytest
 import torch
 
 from rawls.datasets import adult
-from rawls.datasets.adult import CATEGORIES, COUNTS, KEPT, NUM_INPUTS, NUMBERS, SEX, Adult, encode, read_rows
+from rawls.datasets.adult import CATEGORIES, COUNTS, KEPT, NUM_INPUTS, NUMBERS, SEX, Adult, encode
+from rawls.datasets.core.adult_rows import read_rows
 from rawls.datasets.core.base import Data, InMemory
+from tests.datasets.adult_files import TRAIN, few_rows
 from tests.tree import ROOT
-
-TRAIN = b"""\
-39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, Peru, <=50K
-52, Private, 209642, HS-grad, 9, Divorced, Sales, Not-in-family, White, Male, 0, 0, 45, Peru, >50K
-28, ?, 338409, Bachelors, 13, Divorced, ?, Wife, Black, Female, 0, 0, 40, Cuba, <=50K
-37, Private, 284582, Masters, 14, Divorced, Sales, Wife, Black, Female, 0, 0, 40, Cuba, <=50K
-
-"""
-TEST = b"""\
-|1x3 Cross validator
-25, Private, 226802, HS-grad, 9, Never-married, Sales, Own-child, White, Female, 0, 0, 40, Peru, >50K.
-44, Private, 160323, HS-grad, 9, Divorced, Sales, Husband, Black, Male, 7688, 0, 40, ?, >50K.
-18, Private, 103497, HS-grad, 9, Never-married, Sales, Own-child, White, Male, 0, 0, 30, Cuba, <=50K.
-
-"""
 
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Data:
     """Five rows that pass for the whole, three men and two women, of whom one each is a test row."""
-    sources = []
-    for source, content in zip(Adult.sources, (TRAIN, TEST), strict=True):
-        (tmp_path / source.filename).write_bytes(content)
-        sources.append(replace(source, sha256=hashlib.sha256(content).hexdigest()))
-    monkeypatch.setattr(Adult, "sources", tuple(sources))
+    few_rows(tmp_path, Adult, monkeypatch)
     monkeypatch.setattr(adult, "KEPT", 2)
     monkeypatch.setattr(adult, "TEST_RATE", 0.5)
     return Adult().load(tmp_path)
@@ -64,7 +45,7 @@ def test_rows_without_a_value_are_dropped_and_the_others_encoded(small: Data) ->
 
 
 def test_weights_say_nothing() -> None:
-    frame = read_rows(BytesIO(TRAIN))
+    frame = read_rows(BytesIO(TRAIN)).dropna()
     assert np.array_equal(encode(frame), encode(frame.assign(fnlwgt=0)))
 
 
@@ -98,16 +79,8 @@ def test_the_twin_has_the_sexes_and_their_incomes() -> None:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    """From the clone's own data folder, or a fresh one filled from its sources."""
-    spec, folder = Adult(provenance="real"), ROOT / "data"
-    if spec.found(folder) != "real":
-        folder = tmp_path_factory.mktemp("data")
-        try:
-            spec.fetch(folder)
-        except ValueError as error:
-            pytest.skip(f"Adult cannot be had here: {error}")
-    return spec.load(folder)
+def real(adult_root: Path) -> Data:
+    return Adult(provenance="real").load(adult_root)
 
 
 def test_the_real_files(real: Data) -> None:
