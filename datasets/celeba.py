@@ -1,6 +1,6 @@
 """CelebA (Liu et al. 2015; ASC section 6): predict Male; groups are blond x gender; the official split.
 
-FDPG's two tasks on the same images are celeba_eyeglasses.py and celeba_blond.py.
+FDPG's two tasks on the same images are celeba_eyeglasses.py and celeba_blond.py, WYSIWYG's is celeba_hair.py.
 
 The paper gives neither image size nor preprocessing; ours: the middle square of the aligned image,
 resized to image_size (64 unless told), in [0, 1]; no augmentation. Nothing is standardised here: mnist_cnn's
@@ -128,7 +128,8 @@ class CelebA(Dataset):
         content, archives = _official_images(root, names)
         sources = {source.filename: source.sha256 for source in (ATTRIBUTES, PARTITION, *archives)}
         faces = DecodedImages(names, content, self.image_size, square=self.square, dataset=CelebA.name)
-        return self._data(faces, self._kinds(table), lambda seed: split, "real", sources)
+        kinds = self._kinds(table)
+        return self._data(faces, kinds, self._splits(kinds, split), "real", sources)
 
     def _read_subset(self, root: Path) -> Data:
         used = (SUBSET_ATTRIBUTES, SUBSET_IMAGES)
@@ -149,7 +150,11 @@ class CelebA(Dataset):
         gender, other = smooth_fields(2, (3, self.image_size, self.image_size), generator)
         means = np.stack([(0.3 * male) * gender + (0.5 * has) * other for has in (-1, 1) for male in (-1, 1)])
         twin = SimulatedImages(means, kinds, seed=1)
-        return self._data(twin, kinds, lambda seed: split, "simulated", {})
+        return self._data(twin, kinds, self._splits(kinds, split), "simulated", {})
+
+    def _splits(self, kinds: Rows, official: Split) -> Callable[[int], Split]:
+        """By seed; the whole's, for the extract has no official parts."""
+        return lambda seed: official
 
     def _kinds(self, table: pd.DataFrame) -> Rows:
         """2 x the other attribute + male, from attributes that are -1 or 1."""

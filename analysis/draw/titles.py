@@ -5,6 +5,7 @@ DATASETS = {
     "unbalanced_mnist": "Unbalanced MNIST",
     "celeba": "CelebA",
     "celeba_blond": "CelebA (blond)",
+    "celeba_hair": "CelebA (hair)",
     "celeba_eyeglasses": "CelebA (eyeglasses)",
     "bank_fraud": "Bank Fraud",
     "adult": "Adult",

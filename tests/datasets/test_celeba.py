@@ -15,6 +15,7 @@ from rawls.datasets import celeba
 from rawls.datasets.celeba import GROUP_NAMES, CelebA
 from rawls.datasets.celeba_blond import CelebaBlond
 from rawls.datasets.celeba_eyeglasses import CelebaEyeglasses
+from rawls.datasets.celeba_hair import CelebaHair
 from rawls.datasets.core import decoded
 
 NUM_IMAGES = 24
@@ -121,6 +122,33 @@ def test_the_tasks_of_fdpg_take_the_whole_image(root: Path, spec: CelebA) -> Non
     assert not np.allclose(image, naive("000006.jpg", 16), atol=0.05)
 
 
+@pytest.mark.parametrize("root", ["folder"], indirect=True)
+def test_the_task_of_wysiwyg_is_hair_of_faces_that_are_not_squeezed(root: Path) -> None:
+    data, other = CelebaHair(image_size=16).load(root), CelebA(image_size=16).load(root)
+    assert torch.equal(data.groups, other.groups) and CelebaHair().paper_group_sizes == CelebA().paper_group_sizes
+    assert data.labels.tolist() == [attributes(row + 1)[0] == 1 for row in range(NUM_IMAGES)]
+    rows = torch.arange(NUM_IMAGES)
+    assert torch.equal(data.inputs.gather(rows), other.inputs.gather(rows))
+    assert [part.tolist() for part in data.splits(2)] == [part.tolist() for part in other.splits(0)]
+
+
+@pytest.mark.parametrize("root", ["folder"], indirect=True)
+def test_a_split_by_the_seed_has_the_official_counts(root: Path) -> None:
+    official, data = CelebaHair(image_size=16).load(root), CelebaHair(image_size=16, split="seeded").load(root)
+    kinds = data.groups.numpy()
+    for seed in (1, 2):
+        split = data.splits(seed)
+        assert np.array_equal(np.sort(np.concatenate(split)), np.arange(NUM_IMAGES))
+        for part, given in zip(split, official.splits(seed), strict=True):
+            assert np.bincount(kinds[part]).tolist() == np.bincount(kinds[given]).tolist()
+            assert not np.array_equal(part, given)
+    assert not np.array_equal(data.splits(1).train, data.splits(2).train)
+    twin = CelebaHair(provenance="simulated", split="seeded").load(root)
+    train = twin.splits(1).train
+    assert tuple(np.bincount(twin.groups.numpy()[train])) == CelebaHair().paper_group_sizes
+    assert train.max() > 162_770
+
+
 @pytest.mark.parametrize("root", ["folder"], indirect=True)  # an archive is verified as a whole
 def test_a_damaged_image_is_named(root: Path) -> None:
     path = root / "celeba" / "img_align_celeba" / "000003.jpg"
@@ -210,6 +238,16 @@ def test_the_extract_of_real_images(shared_data: Path) -> None:
     batch = data.inputs.gather(torch.from_numpy(first.train[:64]))
     assert batch.shape == (64, 3, 64, 64)
     assert 0 <= batch.min() < 0.1 < 0.9 < batch.max() <= 1
+
+
+def test_the_task_of_wysiwyg_on_the_extract(shared_data: Path) -> None:
+    if CelebA().found(shared_data) != "subset":
+        pytest.skip(f"no extract of CelebA under {shared_data}")
+    data = CelebaHair().load(shared_data)
+    assert data.provenance == "subset" and data.labels.sum() == 1_371 + 81
+    assert np.bincount(2 * data.groups.numpy() + data.labels.numpy()).tolist() == [4_412, 0, 4_136, 0, 0, 1_371, 0, 81]
+    parts = {split: CelebaHair(split=split).load(shared_data).splits(1) for split in (None, "seeded")}
+    assert all(np.array_equal(*both) for both in zip(*parts.values(), strict=True))
 
 
 def test_the_tasks_of_fdpg_on_the_extract(shared_data: Path) -> None:

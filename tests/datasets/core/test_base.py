@@ -35,7 +35,14 @@ from tests.tree import ROOT
 
 RECIPES = sorted((ROOT / "conf" / "dataset").glob("*.yaml"))
 # Their papers train on the official or monthly parts, or by one split: every seed has the same rows.
-OFFICIAL_SPLIT = {"bank_fraud", "blog", "celeba", "celeba_blond", "celeba_eyeglasses"}  # and ImageClasses
+OFFICIAL_SPLIT = {
+    "bank_fraud",
+    "blog",
+    "celeba",
+    "celeba_blond",
+    "celeba_eyeglasses",
+    "celeba_hair",
+}  # and ImageClasses
 OFFICIAL_TEST = {"pneumonia", "unbalanced_mnist"}
 
 
