@@ -120,6 +120,67 @@ def test_gaps_of_two_groups_are_those_of_the_printed_means_in_32_of_34_rows() ->
     assert others == [("DiSK", "celeba_eyeglasses"), ("FDPG (AUTO-S)", "celeba_eyeglasses")]
 
 
+# WYSIWYG's Table 1, typed in a second time, in the order of its columns.
+WYSIWYG_TABLE_1 = {
+    "SGD-l2": "73.0 86.3 41.8 57.4 67.9",
+    "IS-SGD-l2": "82.4 85.8 70.6 64.3 70.4",
+    "IW-SGD-l2": "89.0 86.5 67.6 65.7 68.1",
+    "gDRO-l2": "84.5 85.2 67.3 67.3 75.9",
+    "gDRO-l2-SOTA": "86.9 - - 69.9 78.0",
+    "DP-IS-SGD": "86.0 82.5 51.4 70.4 72.3",
+    "IS-SGD-n": "84.9 85.5 71.0 71.9 70.8",
+    "IW-SGD-n": "88.5 88.5 70.9 69.9 69.7",
+    "gDRO-n": "83.3 87.5 56.4 71.3 78.0",
+}
+WYSIWYG_DATASETS = ["celeba_hair", "utkface", "inat", "civilcomments", "mnli"]
+UTKFACE_TEST_ROWS = 4_708
+
+
+def wysiwyg(table: str) -> dict[tuple[str, str], float]:
+    return {(row.method, row.column): row.mean for row in reported("wysiwyg", table).itertuples()}
+
+
+def test_table_1_of_wysiwyg_is_whole() -> None:
+    expected = {
+        (method, f"{dataset}/wga"): float(text)
+        for method, texts in WYSIWYG_TABLE_1.items()
+        for dataset, text in zip(WYSIWYG_DATASETS, texts.split(), strict=True)
+        if text != "-"
+    }
+    assert wysiwyg("table1") == expected
+    assert len(expected) == 43
+
+
+def test_the_notebook_has_the_cells_of_table_1_but_for_one() -> None:
+    table, notebook = wysiwyg("table1"), wysiwyg("table1_notebook")
+    printed = {(method, column.removesuffix("test_wga") + "wga"): value for (method, column), value in notebook.items()}
+    differing = {key for key, value in table.items() if key in printed and abs(printed[key] - value) > 0.0501}
+    assert differing == {("IS-SGD-l2", "inat/wga")}
+
+
+def test_figure_1_of_wysiwyg_is_the_blond_men_of_its_group_table() -> None:
+    figure, groups = wysiwyg("fig1"), wysiwyg("groups")
+    assert len(figure) == 8
+    for (method, column), value in figure.items():
+        dataset, split, _ = column.replace("_wga", "/wga").split("/")
+        assert abs(groups[method, f"{dataset}/{split}/blond male"] - value) <= 1.0
+
+
+def test_figure_4_of_wysiwyg_is_whole_and_consistent() -> None:
+    """A share of UTKFace's test rows is one of 4,708; no disparity exceeds the range that WGA leaves."""
+    epsilons = wysiwyg("calibration")
+    figures = {name: wysiwyg(f"fig4_{name}") for name in ("celeba", "utkface", "inat")}
+    assert [len(cells) for cells in figures.values()] == [30, 27, 24]
+    for cells in figures.values():
+        points = {(method, column.rpartition("/")[0]) for method, column in cells}
+        assert all((method, f"{point}/epsilon") in epsilons for method, point in points)
+        for method, point in points:
+            assert cells[method, f"{point}/disparity"] + cells[method, f"{point}/wga"] <= 100.5
+    for (_, column), value in figures["utkface"].items():
+        if column.endswith("/total"):
+            assert abs(round(value / 100 * UTKFACE_TEST_ROWS) / UTKFACE_TEST_ROWS * 100 - value) <= 0.00501
+
+
 def test_printed_digits_survive_reading() -> None:
     printed = reported("asc", "calibration").set_index(["method", "column"])["printed"]
     assert printed["aZB", "celeba/256/noise_multiplier"] == "570.00"
