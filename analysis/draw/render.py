@@ -32,6 +32,7 @@ from rawls.analysis.draw.kinds import (
     owner_plans,
     owner_sweep,
     selection,
+    stability_bounds,
     time_figure,
 )
 from rawls.analysis.draw.tables import csv_text
@@ -52,6 +53,7 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "group_curve": group_curve.group_curve,
     "time_figure": time_figure.time_figure,
     "normalisation_error": normalisation_error.normalisation_error,
+    "stability_bounds": stability_bounds.stability_bounds,
     "owner_curve": owner_curve.owner_curve,
     "owner_change": owner_change.owner_change,
     "owner_sweep": owner_sweep.owner_sweep,
@@ -59,7 +61,7 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "owner_plans": owner_plans.owner_plans,
     "membership_figure": membership_figure.membership_figure,
 }
-COMPUTED = ("normalisation_error", "owner_plans")  # kinds that need no run
+COMPUTED = ("normalisation_error", "owner_plans", "stability_bounds")  # kinds that need no run
 OURS = [f"{name}.{form}" for name in ("table", "comparison") for form in ("md", "tex", "csv")]
 OURS += ["figure.png", "figure.pdf", "figure.csv", "runs.csv"]
 

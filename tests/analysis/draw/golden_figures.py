@@ -43,6 +43,7 @@ def figures(root: Path, *, shift: float = 0.0) -> dict[str, Path]:
         "group_curve": _group_curve(root, shift),
         "time_figure": _time_figure(root, shift),
         "normalisation_error": _normalisation_error(root, shift),
+        "stability_bounds": write_manifest(root, manifest("wysiwyg/fig2", [], kind="stability_bounds", delta=shift)),
         **owner_figures(root, shift),
     }
 
