@@ -3,7 +3,8 @@
 Readings:
 - A record of group g is drawn with probability p n / (m n_g), p = M / n, m groups; Algorithm 1 prints p / m q_g, where
   p / (m q_g) is meant, as its code has it. A rate never passes 1: a group too small for its share is drawn whole.
-- The noisy sum is divided by the expected batch, a public constant; Algorithm 1 divides before it adds noise.
+- The noisy sum is divided by a public constant: the expected batch, or the batch size given beside a rate, as in its
+  code; Algorithm 1 divides by the batch as drawn, before it adds noise.
 - The paper's figures print epsilon by the central limit theorem of Gaussian DP at the largest rate: the claim here.
 """
 
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rawls.accounting.claims import gdp_clt
 from rawls.accounting.events import Neighbouring
 from rawls.accounting.fields import Positive
 from rawls.accounting.mechanism.plan import Budget, Plan
@@ -35,13 +35,12 @@ class DpIsSgd(Normalises):
     def neighbouring(self) -> Neighbouring:
         return Neighbouring.ADD_REMOVE
 
+    @property
+    def takes_rate(self) -> bool:
+        return True
+
     def plan(self, task: Task, budget: Budget) -> Plan:
-        plan = budget.plan(lambda kappa: [(self._gradient(task, kappa * self.clip_norm), task.steps)])
-        return plan.claiming(
-            gdp_clt(
-                rate=max(self.rates(task)), noise_multiplier=plan.noise_multiplier, steps=task.steps, delta=budget.delta
-            )
-        )
+        return budget.plan(lambda kappa: [(self._gradient(task, kappa * self.clip_norm), task.steps)]).claiming_gdp()
 
     def gradient_release(self, task: Task, plan: Plan, state: PublicState) -> Release:
         """Lines 3-6."""
@@ -50,11 +49,12 @@ class DpIsSgd(Normalises):
     def rates(self, task: Task) -> tuple[float, ...]:
         """p n / (m n_g)."""
         sizes = task.population.sizes
-        return tuple(min(1.0, task.batch_size / (len(sizes) * size)) for size in sizes)
+        return tuple(min(1.0, task.expected_batch / (len(sizes) * size)) for size in sizes)
 
     def divisor(self, task: Task) -> float:
-        """The expected batch: M, unless a group is drawn whole."""
-        return sum(rate * size for rate, size in zip(self.rates(task), task.population.sizes, strict=True))
+        """The expected batch: M, unless a group is drawn whole; where a rate is given, M in the same proportion."""
+        expected = sum(rate * size for rate, size in zip(self.rates(task), task.population.sizes, strict=True))
+        return expected if task.given_rate is None else task.batch_size * expected / task.expected_batch
 
     def _gradient(self, task: Task, noise_std: float) -> Release:
         law = CellPoisson(task.population, self.rates(task))

@@ -33,6 +33,10 @@ class DpSgd(Method):
     def neighbouring(self) -> Neighbouring:
         return Neighbouring.REPLACE_ONE if self.sampling == "without_replacement" else Neighbouring.ADD_REMOVE
 
+    @property
+    def takes_rate(self) -> bool:
+        return self.sampling == "poisson"
+
     def plan(self, task: Task, budget: Budget) -> Plan:
         return budget.plan(lambda kappa: [(self._gradient(task, kappa * self.clip_norm), task.steps)])
 
@@ -43,7 +47,7 @@ class DpSgd(Method):
         population = task.population
         law: SamplingLaw = UniformWithoutReplacement(population, task.batch_size)
         if self.sampling == "poisson":
-            law = UniformPoisson(population, task.batch_size / population.total)
+            law = UniformPoisson(population, task.rate)
         elif self.sampling == "opacus":
             law = UniformPoisson(population, 1 / task.steps_per_epoch)
         bounds = (self.clip_norm,) * len(population.sizes)

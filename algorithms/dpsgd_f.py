@@ -47,11 +47,14 @@ class DpSgdF(Looks):
     def neighbouring(self) -> Neighbouring:
         return Neighbouring.ADD_REMOVE
 
+    @property
+    def takes_rate(self) -> bool:
+        return True
+
     def plan(self, task: Task, budget: Budget) -> Plan:
         plan = budget.plan(lambda kappa: [(self._gradient(task, kappa), task.steps)])
-        rate = task.batch_size / task.population.total
         kappa, steps, delta = plan.noise_multiplier, task.steps, budget.delta
-        return plan.claiming(counts_not_charged(rate=rate, noise_multiplier=kappa, steps=steps, delta=delta))
+        return plan.claiming(counts_not_charged(rate=task.rate, noise_multiplier=kappa, steps=steps, delta=delta))
 
     def gradient_release(self, task: Task, plan: Plan, state: PublicState) -> Release:
         return self._gradient(task, plan.noise_multiplier)
@@ -75,7 +78,7 @@ class DpSgdF(Looks):
         counts = Answer(name="counts", bounds=(1.0,) * groups, noise_std=self.count_ratio * kappa)
         return Release(
             name="gradient",
-            law=UniformPoisson(task.population, task.batch_size / task.population.total),
+            law=UniformPoisson(task.population, task.rate),
             bounds=(self.clip_norm,) * groups,
             noise_std=kappa * self.clip_norm,
             look=(counts,),

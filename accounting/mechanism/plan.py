@@ -17,8 +17,8 @@ import numpy as np
 from rawls.accounting.accountants import epsilon
 from rawls.accounting.accountants.many_cells import epsilons
 from rawls.accounting.calibration.find_noise import Calibration, Search, calibrate
-from rawls.accounting.claims import Claim
-from rawls.accounting.events import Accountant, Event, Neighbouring
+from rawls.accounting.claims import Claim, gdp_clt
+from rawls.accounting.events import Accountant, Event, Neighbouring, Poisson
 from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import Population
@@ -226,6 +226,19 @@ class Plan:
     def claiming(self, claim: Claim) -> Plan:
         """The same plan, beside what its paper would print."""
         return replace(self, claim=claim)
+
+    def claiming_gdp(self) -> Plan:
+        """The same plan, beside what Gaussian DP makes of its gradients at the largest rate of any record (WYSIWYG)."""
+        gradient, steps = self.charges[0]
+        samplings = [drawn for drawn in map(gradient.law.sampling_of, range(len(gradient.bounds))) if drawn]
+        rates = [drawn.rate for drawn in samplings if isinstance(drawn, Poisson)]
+        if len(rates) < len(samplings):
+            raise ValueError(
+                "privacy.claim=gdp_clt is a rule for rows that coins draw, and these are drawn by "
+                f"{gradient.law.to_dict()['law']}: choose Poisson sampling, or leave privacy.claim null"
+            )
+        kappa, delta = self.noise_multiplier, self.budget.delta
+        return self.claiming(gdp_clt(rate=max(rates), noise_multiplier=kappa, steps=steps, delta=delta))
 
     def check(self, ledger: Ledger) -> tuple[float, ...]:
         """Epsilon per cell from the ledger alone; an error if it passes the plan, or releases differ from it."""

@@ -38,7 +38,8 @@ class Task:
         batch_size: M of the papers; also the public constant that the noisy sum is divided by, unless the method has
             a divisor of its own.
         steps: T, the number of updates.
-        steps_per_epoch: ceil(n / M).
+        steps_per_epoch: ceil(n / M), or floor(1 / rate) where the rate is given.
+        given_rate: the mean sampling rate, for methods that take one; None: M / n.
         minority_groups: groups that the dataset designates as minorities.
         owner_names: who the owners of the population are; none where each is a class of rows with equal budgets.
         owner_epsilons: their budgets; none where the run's one budget is everybody's.
@@ -49,11 +50,22 @@ class Task:
     batch_size: int
     steps: int
     steps_per_epoch: int
+    given_rate: float | None = None
     minority_groups: tuple[int, ...] = ()
     owner_names: tuple[str, ...] = ()
     owner_epsilons: tuple[float, ...] = ()
     num_features: int = 0
     num_classes: int | None = None
+
+    @property
+    def rate(self) -> float:
+        """The share of all rows that a draw is expected to have."""
+        return self.batch_size / self.population.total if self.given_rate is None else self.given_rate
+
+    @property
+    def expected_batch(self) -> float:
+        """The rows that a draw is expected to have."""
+        return self.batch_size if self.given_rate is None else self.given_rate * self.population.total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +105,11 @@ class AnyMethod(ABC):
 
     private: ClassVar[bool]  # an open method has no budget and no ledger
     keeps_owners: ClassVar[bool] = False  # whether the cells of its population are told apart by owner
+
+    @property
+    def takes_rate(self) -> bool:
+        """Whether it draws rows by coins whose mean rate may be given instead of M / n."""
+        return False
 
     def folds(self, task: Task) -> int:
         """Into how many parts the training rows are dealt out, at random, by the seed."""

@@ -74,9 +74,11 @@ class Configured(Case):
 
     @cached_property
     def task(self) -> Task:
+        own = self.prepared.task
         return replace(
-            self.prepared.task, batch_size=self.batch_size, steps=self.steps, steps_per_epoch=self.steps_per_epoch
-        )
+            own, batch_size=self.batch_size, steps=self.steps, steps_per_epoch=self.steps_per_epoch,
+            given_rate=own.given_rate if self.batch_size == own.batch_size else None,
+        )  # fmt: skip
 
     @cached_property
     def plan(self) -> Plan:

@@ -23,7 +23,8 @@ OPTIONAL_SPECS = ("owners",)
 class Privacy:
     """The budget: an epsilon whose noise is found, or a noise whose epsilon is; an open method has neither.
 
-    `delta` null is 1 / (2n), n the training rows; `secure` draws from the operating system.
+    `delta` null is 1 / (2n), n the training rows; `claim` is the rule by which the paper prints epsilon (null: the
+    method's own); `secure` draws from the operating system.
     """
 
     epsilon: float | None = field(default=MISSING, metadata={"must": Positive | None})
@@ -32,6 +33,7 @@ class Privacy:
     neighbouring: str | None = field(default=None, metadata={"must": Literal["replace_one", "add_remove"] | None})
     accountant: str = field(default="rdp", metadata={"must": Literal["rdp", "pld", "prv"]})
     search: str = field(default="tight", metadata={"must": Literal["tight", "opacus"]})
+    claim: str | None = field(default=None, metadata={"must": Literal["gdp_clt"] | None})
     secure: bool = False
 
 
@@ -53,9 +55,14 @@ class Optimizer:
 
 @dataclass
 class Schedule:
-    """steps = min(max_steps, epochs * ceil(n / batch_size)); `plan_only` calibrates and trains nothing."""
+    """steps = min(max_steps, epochs * ceil(n / batch_size)); `plan_only` calibrates and trains nothing.
+
+    `rate` draws every row with this probability instead of batch_size / n: rate, divisor (batch_size) and steps
+    (floor(1 / rate) an epoch) are then three numbers of their own, as in WYSIWYG's code.
+    """
 
     batch_size: int = field(default=MISSING, metadata={"must": Count})
+    rate: float | None = field(default=None, metadata={"must": Annotated[float, Gt(0), Le(1)] | None})
     epochs: int = field(default=MISSING, metadata={"must": Count})
     max_steps: int | None = field(default=None, metadata={"must": Count | None})
     evaluations: int = field(default=MISSING, metadata={"must": Count})

@@ -31,6 +31,7 @@ from rawls.models.engines.choose_engine import fused_engine
 from rawls.models.engines.plain import PlainEngine
 from rawls.runners.config.specifications import build
 from rawls.runners.training.features import provenance_of, taken
+from rawls.runners.training.length import length_of
 from rawls.runners.training.recording import rows_at_an_evaluation
 
 Config = Mapping[str, Any]
@@ -243,21 +244,10 @@ def _task(config: Config, dataset: Dataset, data: Data | None, method: AnyMethod
     else:
         sizes, _ = _counts(_where(config), config["seed"])
         minority = dataset.minority_groups
-    schedule = config["schedule"]
-    batch_size, total = schedule["batch_size"], sum(sizes)
-    if not 1 <= batch_size <= total:
-        raise ValueError(f"schedule.batch_size={batch_size} must lie between 1 and the {total} training rows")
-    steps_per_epoch = math.ceil(total / batch_size)
-    steps = schedule["epochs"] * steps_per_epoch
-    if schedule["max_steps"] is not None:
-        steps = min(steps, schedule["max_steps"])
-    if steps < 1:
-        raise ValueError(f"schedule.epochs={schedule['epochs']} gives no step; train for at least one epoch")
+    length = length_of(config["schedule"], sum(sizes), method)
     task = Task(
         population=Population(tuple(sizes)),
-        batch_size=batch_size,
-        steps=steps,
-        steps_per_epoch=steps_per_epoch,
+        **length,
         minority_groups=tuple(minority),
     )
     if data is None:
@@ -297,7 +287,16 @@ def _budget(privacy: Config, method: Method | Solver, task: Task) -> Budget:
 @lru_cache(maxsize=1 << 14)
 def _planned(privacy: str, task: Task, method: Method | Solver) -> Plan:
     """Plans are shared by the runs of a sweep that differ in seed or learning rate only."""
-    return method.plan(task, _budget(json.loads(privacy), method, task))
+    asked = json.loads(privacy)
+    plan = method.plan(task, _budget(asked, method, task))
+    if asked.get("claim") is None:
+        return plan
+    if isinstance(method, Solver) or type(method).claim is not Method.claim:
+        raise ValueError(
+            f"privacy.claim={asked['claim']} is for methods whose claim is known before they train, and that of "
+            f"{type(method).__name__} follows from its training: leave it null"
+        )
+    return plan.claiming_gdp()
 
 
 class Where(NamedTuple):

@@ -36,6 +36,13 @@ CASES = {
     "a budget no noise can meet": ("privacy.epsilon=1e-9 privacy.delta=1e-15", "epsilon"),
     "asc without a renyi accountant": ("privacy.accountant=pld algorithm=asc", "algorithm.sampling=poisson"),
     "poisson asc without pld": ("algorithm=asc algorithm.sampling=poisson", "privacy.accountant=pld"),
+    "a rate that no coin has": (
+        "schedule.rate=0.01",
+        "schedule.rate=0.01 is for methods that draw every row by a coin",
+    ),
+    "a rate without privacy": ("schedule.rate=0.01 algorithm=sgd", "schedule.rate=0.01 is for methods"),
+    "a claim without a coin": ("privacy.claim=gdp_clt", "these are drawn by uniform_without_replacement"),
+    "a claim of another kind": ("privacy.claim=gdp_clt algorithm=dpsur", "that of DpSur follows from its training"),
     "halves of data that are not read": ("dataset.half_of=0 schedule.plan_only=true", "dataset.half_of=0 halves rows"),
     "not enough free groups": ("schedule.epochs=1 schedule.max_steps=1 dataset.max_examples=5", "max_examples=5"),
 }
@@ -50,6 +57,19 @@ def test_bad_input_is_one_sentence(case: str) -> None:
     message = str(caught.value)
     assert expected in message
     assert "\n" not in message
+
+
+def test_rate_divisor_and_steps_are_three_numbers_of_their_own() -> None:
+    """WYSIWYG's CelebA: at rate 1e-4 an epoch has 10,000 steps, though 16 rows of 162,770 would make 10,174."""
+    asked = ["dataset=celeba", "scale=paper", "schedule.plan_only=true", "schedule.epochs=30", "schedule.batch_size=16"]
+    chosen = ["algorithm=dpsgd", "algorithm.sampling=poisson", "privacy=none", "privacy.noise_multiplier=0.5"]
+    prepared = prepare_run(resolve(compose([*asked, *chosen, "~tuned", "schedule.rate=1e-4", "privacy.claim=gdp_clt"])))
+    assert (prepared.task.steps, prepared.task.steps_per_epoch, prepared.task.batch_size) == (300_000, 10_000, 16)
+    assert prepared.plan is not None and prepared.plan.claim is not None
+    assert prepared.plan.epsilon == pytest.approx(4.13, abs=5e-3)
+    assert prepared.plan.claim.epsilon == pytest.approx(1.670, abs=5e-4)
+    without = prepare_run(resolve(compose([*asked, *chosen, "~tuned"])))
+    assert without.task.steps == 30 * 10_174 and without.plan is not None and without.plan.claim is None
 
 
 def test_inputs_that_cannot_be_attacked_are_refused_before_training(tmp_path: Path) -> None:
