@@ -34,6 +34,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
     "mnist_cnn": ((1, 28, 28), 10),
     "papernot_cnn": ((1, 28, 28), 10),
     "papernot_cnn standardised=mnist": ((1, 28, 28), 10),
+    "preact_resnet18": ((3, 16, 16), 2),
     "resnet18": ((3, 32, 32), 2),
     "resnet50": ((3, 32, 32), 2),
     "resnet50_frozen": ((12,), 2),
@@ -44,7 +45,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
 }
 RECIPES = sorted(SHAPES.keys() | {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")})
 # One run of two samples, and only the tests that need these very models.
-LARGE = frozenset({"resnet18", "resnet50", "resnet9"})
+LARGE = frozenset({"preact_resnet18", "resnet18", "resnet50", "resnet9"})
 SMALLER = {"distilbert": {"layers": 2, "width": 8, "heads": 2}}
 EMBEDDED = {"char_lstm": 64, "distilbert": 8}  # width of a token's vector, which come first of all parameters
 

@@ -53,6 +53,8 @@ NUM_PARAMETERS = {
     # transformers' DistilBertForSequenceClassification.
     ("distilbert layers=6 width=768 heads=12", (128,), 2): 66_955_010,
     ("resnet9", (3, 64, 64), 2): 2_439_746,
+    ("preact_resnet18", (3, 32, 32), 10): 11_172_170,
+    ("preact_resnet18 norm=batch", (3, 32, 32), 10): 11_172_170,
     ("resnet18", (3, 32, 32), 10): 11_181_642,
     ("resnet18 norm=batch", (3, 32, 32), 10): 11_181_642,
     # torchvision's 25,557,032 has 1,000 classes; GroupNorm has as many parameters as BatchNorm.
