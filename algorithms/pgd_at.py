@@ -5,8 +5,8 @@ closes in Rice et al. (2020). A step: start anywhere in the ball of `radius` aro
 sign of the gradient, stay in the ball and in [0, 1]; then SGD on the mean loss of what came out.
 
 Readings and differences. WYSIWYG prints no settings: these are Rice et al.'s (l-inf ball of 8/255, 10 steps of 2/255,
-one uniform start). As in their code the model attacks as it trains, with batch statistics and its own random draws;
-here the attack's passes have the draws of the step that follows (their augmentation comes before the attack too), and
+one uniform start). As in their code images are augmented first (`augmentation`), and the model attacks as it trains,
+with batch statistics and its own random draws; here the attack's passes have the draws of the step that follows, and
 they move no running statistics. Their schedule is optimizer.schedule=steps with optimizer.weight_decay=5e-4.
 """
 

@@ -24,6 +24,7 @@ from rawls.accounting.fields import Positive
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import Drawing, Population
+from rawls.algorithms.core.augmentation import Augmentation
 
 PublicState = Mapping[str, np.ndarray]
 """What a method carries from step to step: named arrays, a function of public inputs and releases only."""
@@ -293,10 +294,13 @@ class OpenMethod(AnyMethod):
     Args:
         gradient_noise: standard deviation of Gaussian noise on every coordinate of the batch's mean gradient, added
             before the optimizer sees it (WYSIWYG's "-n"); not scaled by the batch or the learning rate. None adds none.
+        augmentation: how the images of a batch are changed at random before anything else is done with them; None
+            leaves them as they are.
     """
 
     private: ClassVar[bool] = False
     gradient_noise: Positive | None = None
+    augmentation: Augmentation | None = None
 
     def start(self, task: Task) -> PublicState:
         """State before the first step."""

@@ -1,7 +1,7 @@
 """The step of open methods: draw, attack, weigh the whole batch by its losses, add noise, step. There is no ledger.
 
-draw -> [attack the inputs] -> weights -> weighted sum -> [noise on the mean gradient] -> optimizer. A bracketed part is
-made for the runs whose methods ask for it, and costs the others nothing.
+draw -> [augment the images] -> [attack the inputs] -> weights -> weighted sum -> [noise on the mean gradient] ->
+optimizer. A bracketed part is made for the runs whose methods ask for it, and costs the others nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rawls.accounting.mechanism.sampling import Drawing
 from rawls.accounting.mechanism.streams import FleetNoise
+from rawls.algorithms.core.augmentation import crop_and_flip
 from rawls.algorithms.core.fleet_step import FleetStep
 from rawls.algorithms.core.method import Attacks, OpenMethod, PublicState
 from rawls.algorithms.core.rows import Batch, Member
@@ -56,6 +57,7 @@ class OpenStep(FleetStep[OpenMember]):
         self._noisy = [run for run, member in enumerate(members) if member.method.gradient_noise is not None]
         self._stds = tuple(cast(float, members[run].method.gradient_noise) for run in self._noisy)
         self._noise = FleetNoise([members[run].streams for run in self._noisy])
+        self._augmented = [run for run, member in enumerate(members) if member.method.augmentation is not None]
         self._attacking = _alike(members)
 
     def step(self, step: int) -> WeightedSum:
@@ -70,7 +72,9 @@ class OpenStep(FleetStep[OpenMember]):
             return weights.unsqueeze(0)
 
         seeds = [member.streams.seed("model", step) % 2**63 for member in self.members]
-        inputs = self._attacked(batch, step, seeds) if self._attacking else batch.inputs
+        inputs = self._augment(batch.inputs, step) if self._augmented else batch.inputs
+        if self._attacking:
+            inputs = self._attack(inputs, batch, step, seeds)
         summed = self.engine.weighted_sum(self.rows, inputs, batch.labels, weigh, batch.counts, seeds=seeds)
         with torch.inference_mode():
             gradients = summed.total.div_(self.divisors)
@@ -87,11 +91,19 @@ class OpenStep(FleetStep[OpenMember]):
         self._noise.add(noisy, self._stds, step, (NOISE,) * len(self._noisy))
         gradients[self._noisy] = noisy
 
-    def _attacked(self, batch: Batch, step: int, seeds: Sequence[int]) -> Tensor:
+    def _augment(self, images: Tensor, step: int) -> Tensor:
+        """The images, with those of the runs that ask for it augmented, each run's by its own stream."""
+        augmented = images.clone()
+        for run in self._augmented:
+            generator = self.members[run].streams.generator("augmentation", step)
+            augmented[run] = crop_and_flip(images[run], generator)
+        return augmented
+
+    def _attack(self, given: Tensor, batch: Batch, step: int, seeds: Sequence[int]) -> Tensor:
         """The inputs, with those of the runs that attack as they are made worse; padding is left as it comes."""
-        attacked = batch.inputs.clone()
+        attacked = given.clone()
         for runs, method in self._attacking:
-            inputs = batch.inputs[runs]
+            inputs = given[runs]
             generators = [member.streams.generator("attack", step) for member in self.members[runs]]
 
             def gradients(at: Tensor, runs: slice = runs) -> Tensor:
@@ -116,7 +128,7 @@ def _alike(members: Sequence[OpenMember]) -> list[tuple[slice, Attacks]]:
 
     def attack(run: int) -> OpenMethod | None:
         method = members[run].method
-        return replace(method, gradient_noise=None) if isinstance(method, Attacks) else None
+        return replace(method, gradient_noise=None, augmentation=None) if isinstance(method, Attacks) else None
 
     found = []
     for method, together in groupby(range(len(members)), key=attack):

@@ -13,7 +13,6 @@ from typing import Literal, get_args
 
 from torch import nn
 
-from rawls.models.architectures.parts.layers import CropAndFlip
 from rawls.models.engines.base import FlatParameters, own_parameters
 from rawls.models.engines.layer_rules import RULES
 
@@ -67,7 +66,7 @@ def draws_at_random(layer: nn.Module) -> bool:
     if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
         return layer.dropout > 0
     dropout = isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0
-    return dropout or isinstance(layer, nn.RReLU | CropAndFlip)
+    return dropout or isinstance(layer, nn.RReLU)
 
 
 def _fault_in_any(layer: nn.Module) -> str | None:
@@ -89,8 +88,6 @@ def _fault_in_private(layer: nn.Module) -> str | None:
         return "which no private engine has a rule for; use opacus.layers.DPLSTM, DPGRU or DPRNN"
     if isinstance(layer, nn.MultiheadAttention):
         return "which no engine has a rule for; use opacus.layers.DPMultiheadAttention"
-    if isinstance(layer, CropAndFlip):
-        return "which draws at random for methods without privacy; remove it"
     if draws_at_random(layer):
         return "which draws at random, so that a run would differ alone and in a fleet; remove it or set p=0"
     if getattr(layer, "inplace", False):

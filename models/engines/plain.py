@@ -1,7 +1,7 @@
 """The plain engine: one pass of autograd over a whole batch, for methods without privacy.
 
-No gradient of a sample is ever apart from the others, so layers may mix samples (BatchNorm), draw at random (dropout,
-augmentation) or be whatever else torch knows. The norms that are shown are zeros.
+No gradient of a sample is ever apart from the others, so layers may mix samples (BatchNorm), draw at random (dropout),
+or be whatever else torch knows. The norms that are shown are zeros.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from rawls.accounting.events import Neighbouring
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.sampling import Population
 from rawls.accounting.owner_budgets import budget_classes
-from rawls.algorithms.core.method import AnyMethod, Attacks, Method, Task
+from rawls.algorithms.core.augmentation import check_images
+from rawls.algorithms.core.method import AnyMethod, Attacks, Method, OpenMethod, Task
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.rows import Gather, TrainingRows
 from rawls.algorithms.core.solver import Solver
@@ -151,6 +152,8 @@ def check_model(config: Config) -> None:
         method.check_model(_module(_key(config["model"]), data.inputs.shape, data.num_classes, config["data"]["root"]))
     elif method.private or config["probe"]["group_gradients_every"]:  # an open method may mix samples otherwise
         _checked(_key(config["model"]), _where(config), config["engine"])
+    if isinstance(method, OpenMethod) and method.augmentation is not None:
+        check_images(method.augmentation, load(config).inputs.shape)
     if isinstance(method, Attacks):
         method.check_inputs(_some_inputs(_key(config["model"]), _where(config)))
 

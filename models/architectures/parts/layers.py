@@ -1,4 +1,4 @@
-"""Layers without parameters: what torch's compute, but faster on a CPU, or in a form every engine takes; augmentation.
+"""Layers without parameters: what torch's compute, but faster on a CPU, or in a form every engine takes.
 
 Measured on one AVX-512 core with the allocator fixed: numpy's tanh takes a twelfth of the time of torch's, and
 2 sigmoid(2x) - 1 a quarter; 2x2 max-pooling of a [256, 16, 24, 24] tensor, forward and backward, is 3.2 times faster in
@@ -106,28 +106,3 @@ def standardised_by(statistics: Statistics | None, channels: int) -> list[nn.Mod
             "or null"
         )
     return [Standardise(mean, std)]
-
-
-class CropAndFlip(nn.Module):
-    """Augments images [sample, channel, row, column] in training: a shift at random, every other one flipped.
-
-    The shift is a crop of the size of the image from one that is padded by reflection. Draws from torch's generator,
-    which the plain engine seeds for each run and step.
-    """
-
-    def __init__(self, padding: int = 4) -> None:
-        super().__init__()
-        self.padding = padding
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            return x
-        samples, _, rows, columns = x.shape
-        up, left = torch.randint(2 * self.padding + 1, (2, samples, 1), device=x.device)
-        flipped = torch.rand(samples, 1, device=x.device) < 0.5
-        row = up + torch.arange(rows, device=x.device)
-        across = torch.arange(columns, device=x.device)
-        column = left + torch.where(flipped, across.flip(0), across)
-        padded = nn.functional.pad(x, (self.padding,) * 4, mode="reflect")
-        sample = torch.arange(samples, device=x.device).view(-1, 1, 1)
-        return padded.permute(0, 2, 3, 1)[sample, row.unsqueeze(2), column.unsqueeze(1)].permute(0, 3, 1, 2)

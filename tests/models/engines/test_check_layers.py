@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rawls.models.architectures.parts.layers import CropAndFlip
 from rawls.models.engines.check_layers import EngineName, check_layers
 
 Build = Callable[[], nn.Module]
@@ -50,7 +49,6 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "GRUCell": (lambda: nn.GRUCell(2, 2), "DPGRU"),
     "MultiheadAttention": (lambda: nn.MultiheadAttention(2, 1), "opacus.layers"),
     "EmbeddingBag": (lambda: nn.EmbeddingBag(3, 2), "compose it of Linear, Conv2d"),
-    "CropAndFlip": (CropAndFlip, "without privacy"),
     "Bilinear": (lambda: nn.Bilinear(2, 2, 2), "compose it of"),
     "Scale": (Scale, "compose it of"),
 }

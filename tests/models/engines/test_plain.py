@@ -1,15 +1,13 @@
-"""The plain engine against torch's own training loop: statistics, dropout, augmentation, weights of the whole batch."""
+"""The plain engine against torch's own training loop: statistics, dropout, weights of the whole batch."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from rawls.models.architectures.parts.layers import CropAndFlip
 from rawls.models.engines.base import Look, SecondPoint
 from rawls.models.engines.plain import PlainEngine
 from tests.models.engines.fused_cases import Words
@@ -33,7 +31,6 @@ class Pooled(nn.Module):
 
 def network() -> nn.Module:
     return nn.Sequential(
-        CropAndFlip(1),
         nn.Conv2d(2, 4, 3, bias=False),
         nn.BatchNorm2d(4),
         nn.ReLU(inplace=True),
@@ -46,7 +43,7 @@ def network() -> nn.Module:
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "statistics, dropout, augmentation": (network, (2, 6, 5)),
+    "statistics, dropout": (network, (2, 6, 5)),
     "linear": (lambda: nn.Linear(4, CLASSES), (4,)),
     "tokens": (Words, (4,)),
     "LSTM with dropout": (Pooled, (4,)),
@@ -145,12 +142,12 @@ def test_buffers_lie_behind_the_parameters() -> None:
     assert first.dtype == torch.float32 and len(first) == engine.num_parameters + engine.num_buffers
     mean, variance, batches = first[engine.num_parameters :].split([4, 4, 10])
     assert not mean.any() and (variance == 1).all() and batches[0] == 0
-    rows = train(engine, "statistics, dropout, augmentation", slice(0, RUNS))
+    rows = train(engine, "statistics, dropout", slice(0, RUNS))
     assert (rows[:, -1] == STEPS).all()
 
 
 def test_padding_and_empty_batches_are_left_out() -> None:
-    name = "statistics, dropout, augmentation"
+    name = "statistics, dropout"
     engine = PlainEngine(network, device=CPU)
     inputs, labels = batch(name)
     windows = []
@@ -196,7 +193,7 @@ def test_a_look_sees_losses_and_other_requests_are_refused() -> None:
 
 
 def test_gradients_of_inputs_are_those_of_the_evaluated_model() -> None:
-    name = "statistics, dropout, augmentation"
+    name = "statistics, dropout"
     engine = PlainEngine(network, device=CPU)
     row = train(engine, name, slice(0, 1))[0]
     inputs, labels = (values[0] for values in batch(name))
@@ -208,8 +205,8 @@ def test_gradients_of_inputs_are_those_of_the_evaluated_model() -> None:
 
 
 def test_gradients_of_inputs_in_training_are_those_of_the_model_that_trains() -> None:
-    """Batch statistics over the whole batch, dropout and crops as the step of that seed draws them; nothing moves."""
-    name = "statistics, dropout, augmentation"
+    """Batch statistics over the whole batch, and dropout as the step of that seed draws it; nothing moves."""
+    name = "statistics, dropout"
     engine = PlainEngine(network, device=CPU)
     row = train(engine, name, slice(0, 1))[0]
     inputs, labels = (values[0] for values in batch(name))
@@ -222,20 +219,3 @@ def test_gradients_of_inputs_in_training_are_those_of_the_model_that_trains() ->
     nn.functional.cross_entropy(module(x), labels, reduction="sum").backward()
     torch.testing.assert_close(gradients, x.grad, rtol=1e-4, atol=1e-6)
     assert not torch.equal(engine.input_gradients(row, inputs, labels, seed=8), gradients)
-
-
-def test_augmented_images_are_shifted_by_reflection_and_half_are_flipped() -> None:
-    """Seed 0, n = 400 images: every result is one of the shifts; flips within 5 standard deviations of a half."""
-    torch.manual_seed(0)
-    layer, image = CropAndFlip(2), torch.arange(2 * 5 * 9.0).view(1, 2, 5, 9)
-    padded = nn.functional.pad(image, (2, 2, 2, 2), mode="reflect")[0]
-    crops = [padded[:, up : up + 5, left : left + 9] for up in range(5) for left in range(5)]
-    flips, shifts = 0, set()
-    for out in layer(image.repeat(400, 1, 1, 1)):
-        plain = [number for number, crop in enumerate(crops) if torch.equal(out, crop)]
-        turned = [number for number, crop in enumerate(crops) if torch.equal(out.flip(2), crop)]
-        assert plain or turned
-        flips += not plain
-        shifts.update(plain + turned)
-    assert 150 < flips < 250 and len(shifts) == 25
-    assert torch.equal(copy.deepcopy(layer).eval()(image), image)

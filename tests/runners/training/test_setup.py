@@ -83,6 +83,14 @@ def test_inputs_that_cannot_be_attacked_are_refused_before_training(tmp_path: Pa
         check_model(resolve(compose(overrides)))
 
 
+def test_inputs_that_are_no_images_are_not_augmented(tmp_path: Path) -> None:
+    where = [f"data.root={tmp_path}", "dataset.max_examples=1000", "algorithm=sgd"]
+    augmented = "algorithm.augmentation=crop_and_flip"
+    with pytest.raises(ValueError, match=r"^algorithm.augmentation=crop_and_flip takes images .* not \[\d+\]: choose"):
+        check_model(resolve(compose(["dataset=bank_fraud", *where, augmented])))
+    check_model(resolve(compose(["dataset=digits", *where, augmented])))
+
+
 def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ValueError, match="device=cuda was asked for, but torch sees no CUDA device"):
