@@ -55,6 +55,11 @@ class FleetStep(Generic[Kind]):
             if name in self.optimizer.vectors:
                 self.optimizer.vectors[name][run] = row
 
+    def drawn(self, step: int) -> tuple[Tensor, Tensor]:
+        """Of the step that was just made: the cells of its rows, and which slots are in use, [run, slot]."""
+        assert self._block is not None
+        return self._block.drawn(step)
+
     def _draw(self, step: int) -> Batch:
         """Rows, inputs, labels and bounds of the step, [run, slot]."""
         if self._block is None or not self._block.serves(self.members, step):

@@ -162,6 +162,12 @@ class FleetBlock:
             mask=used if ragged else None,
         )
 
+    def drawn(self, step: int) -> tuple[Tensor, Tensor]:
+        """The cells of a step's rows and which slots are in use, [run, slot], as wide as its batch."""
+        place = step - self._first
+        slots = max(self._counts[place])
+        return self._cells[place][:, :slots], self._used[place][:, :slots]
+
     @cached_property
     def _cells(self) -> tuple[Tensor, ...]:
         return self._by_step(self._cells_of_run)

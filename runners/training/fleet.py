@@ -20,6 +20,7 @@ import torch
 
 from rawls.accounting.mechanism.ledger import Ledger
 from rawls.accounting.mechanism.streams import Streams
+from rawls.algorithms.core.fleet_step import FleetStep
 from rawls.algorithms.core.method import Method, OpenMethod
 from rawls.algorithms.core.open_step import OpenMember, OpenStep
 from rawls.algorithms.core.rows import Gather, Member
@@ -34,6 +35,7 @@ from rawls.runners.store.results_store import RunFolder
 from rawls.runners.store.stored import PRIVACY
 from rawls.runners.tracking.tracker import Tracker, tracker
 from rawls.runners.training.recording import Recorder, sheet_of, summary_of
+from rawls.runners.training.running import Running
 from rawls.runners.training.setup import (
     Config,
     Prepared,
@@ -175,6 +177,9 @@ class _Fleet:
                 vectors = {name: row.to(self.device) for name, row in run.checkpoint["vectors"].items()}
                 self.stepper.restore_vectors(vectors, index)
         count = runs[0].config["schedule"]["evaluations"]
+        probe = runs[0].config["probe"]
+        self.measures_gaps = probe.get("gap_noise") is not None
+        self.running = self._counting() if probe.get("running") else None
         self.evaluations = {round(self.steps * (point + 1) / count) for point in range(count)}
         self.started = time.perf_counter()
         self.before = [run.seconds for run in runs]
@@ -193,7 +198,10 @@ class _Fleet:
                     return
                 if probe_every and step % probe_every == 0:
                     self._probe(step)
-                self.stepper.step(step)
+                summed = self.stepper.step(step)
+                if self.running is not None and isinstance(self.stepper, FleetStep):
+                    assert summed is not None
+                    self.running.add(summed.losses, *self.stepper.drawn(step))
                 self._advance(step + 1)
                 if time.monotonic() >= save_at and step + 1 < self.steps:
                     save_at = self._save() + time.monotonic()
@@ -215,6 +223,8 @@ class _Fleet:
         """Go on with these runs only."""
         vectors, params = self.stepper.vectors(), self.stepper.rows[left]
         members: list[Any] = [self.stepper.members[index] for index in left]
+        if self.running is not None:
+            self.running.keep(left)
         self.runs = [self.runs[index] for index in left]
         self.recorders = [self.recorders[index] for index in left]
         self.before = [self.before[index] for index in left]
@@ -232,6 +242,7 @@ class _Fleet:
             self._measure()
         if step in self.evaluations:
             rows = [recorder.record(member, params) for recorder, member, params in self._recorded()]
+            self._record_probes()
             if any(run.config["privacy"]["secure"] for run in self.runs):
                 # Secure draws never repeat: what is shown must not be drawn again, with other noise, by a resume.
                 self._save()
@@ -241,6 +252,19 @@ class _Fleet:
         for run in self.runs:  # an interrupt comes from here: by now every run stands at this step
             progress = {"step": step, "steps": self.steps, "wga": run.wga}
             self.report({"run_id": run.folder.run_id, "event": "progress", **progress})
+
+    def _record_probes(self) -> None:
+        """What probes have to say at an evaluation."""
+        for run, (recorder, member, params) in enumerate(self._recorded()):
+            if self.measures_gaps:
+                recorder.measure_gaps(member, params)
+            if self.running is not None:
+                recorder.tell_running(member, self.running.take(run))
+
+    def _counting(self) -> Running:
+        populations = [member.task.population for member in self.stepper.members]
+        kept = [None if run.checkpoint is None else run.checkpoint.get("running") for run in self.runs]
+        return Running([population.groups for population in populations], kept)
 
     def _recorded(self) -> list[tuple[Recorder, Member | SolverMember, torch.Tensor]]:
         """What writes the results of each run, and what they are results of."""
@@ -326,6 +350,7 @@ class _Fleet:
                     "ledger": json.dumps(
                         member.ledger.to_dicts() if isinstance(member, PrivateMember | SolverMember) else []
                     ),
+                    "running": None if self.running is None else self.running.state(index),
                 }
             )
         return pause_between_checkpoints(time.monotonic() - began)

@@ -28,13 +28,20 @@ from rawls.models.engines.base import Engine
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store import environment
 from rawls.runners.store.stored import PRIVACY
+from rawls.runners.training.gaps import NOTE as GAPS_NOTE
+from rawls.runners.training.gaps import gap_line
 from rawls.runners.training.metrics import group_metrics, positive_counts
 from rawls.runners.training.privacy_sheet import Trained, privacy_sheet
+from rawls.runners.training.running import NOTE as RUNNING_NOTE
 
 if TYPE_CHECKING:
     from rawls.runners.training.fleet import RunInTraining
 
 NOTE = "metrics of the training, validation and test parts were measured outside the accounting (not private)"
+PROBES = {
+    "sampling_variance_every": PROBE_NOTE, "group_gradients_every": GROUPS_NOTE, "gap_noise": GAPS_NOTE,
+    "running": RUNNING_NOTE,
+}  # fmt: skip
 WEIGHTS, SCORES = "weights.safetensors", "scores.npz"
 # Rows of a part that are evaluated, if it has more: a fixed sample of each split. The others are evaluated whole.
 MOST_ROWS = {"train": 2_000, "test": 10_000}
@@ -94,7 +101,7 @@ class Recorder:
         parts = self._parts(params, at_end=run.step == run.prepared.task.steps)
         weights = member.method.group_weights(member.task, member.state)
         own = {next(iter(parts)): {"group_weights": None if weights is None else weights.tolist()}}
-        at = {"step": run.step, "epoch": run.step / member.task.steps_per_epoch}
+        at = self._at(member)
         rows = [{**at, "split": part, **metrics, **own.get(part, {})} for part, metrics in parts.items()]
         for row in rows:
             run.folder.append_history(row)
@@ -108,14 +115,34 @@ class Recorder:
             generator = addressed(run.config["seed"], "group gradients")
             population = member.task.population
             self._measured = positions_of_groups(member.data, population, probe["group_gradients_rows"], generator)
-        at = {"step": run.step, "epoch": run.step / member.task.steps_per_epoch, "kind": "group_gradients"}
+        at = self._at(member) | {"kind": "group_gradients"}
         run.folder.append_history(at | group_gradients(engine, params, member, self._measured))
+
+    def measure_gaps(self, member: Member | SolverMember, params: Tensor) -> None:
+        """Add a line of history: the whole training part beside the whole test part, at these parameters."""
+        run = self.run
+        line = gap_line(
+            lambda rows, moved: self._scores(params, rows, moved),
+            lambda rows: self._logits(params, rows),
+            lambda rows: (self.data.groups.numpy()[rows], len(run.prepared.group_names)),
+            self.data.labels.numpy(),
+            self.split,
+            noise=run.config["probe"]["gap_noise"],
+            seed=run.config["seed"],
+        )
+        run.folder.append_history(self._at(member) | {"kind": "gaps"} | line)
+
+    def tell_running(self, member: Member | SolverMember, counted: dict[str, Any]) -> None:
+        """Add a line of history: what was counted over the batches since the last evaluation."""
+        self.run.folder.append_history(self._at(member) | {"kind": "running"} | counted)
+
+    def _at(self, member: Member | SolverMember) -> dict[str, Any]:
+        return {"step": self.run.step, "epoch": self.run.step / member.task.steps_per_epoch}
 
     def finish(self, member: Member | SolverMember, params: Tensor) -> None:
         """Check the ledger against the plan, then write the results."""
         run = self.run
-        probes = {"sampling_variance_every": PROBE_NOTE, "group_gradients_every": GROUPS_NOTE}
-        notes = [NOTE, *(note for probe, note in probes.items() if run.config["probe"][probe])]
+        notes = [NOTE, *(note for probe, note in PROBES.items() if run.config["probe"].get(probe))]
         trained = _trained(member, notes)
         parts = {
             part: metrics | self._positives.get(part, {}) for part, metrics in self._parts(params, at_end=True).items()

@@ -31,9 +31,11 @@ from rawls.models.engines.check_layers import EngineName, check_layers
 from rawls.models.engines.choose_engine import fused_engine
 from rawls.models.engines.plain import PlainEngine
 from rawls.runners.config.specifications import build
+from rawls.runners.training import gaps
 from rawls.runners.training.features import provenance_of, taken
 from rawls.runners.training.length import length_of
 from rawls.runners.training.recording import rows_at_an_evaluation
+from rawls.runners.training.running import check_running
 
 Config = Mapping[str, Any]
 
@@ -109,8 +111,10 @@ def on_device(data: Data, device: torch.device) -> Data:
 
 
 def num_evaluated(config: Config) -> int:
-    """Rows of one evaluation."""
-    return _counts(_where(config), config["seed"])[1]
+    """Rows of one evaluation, and of what probes measure with it."""
+    rows = _counts(_where(config), config["seed"])[1]
+    measures = config["probe"].get("gap_noise") is not None
+    return rows + (gaps.rows_of_gaps(_load(_where(config)).splits(config["seed"])) if measures else 0)
 
 
 def device_of(config: Config) -> torch.device:
@@ -156,6 +160,10 @@ def check_model(config: Config) -> None:
         check_images(method.augmentation, load(config).inputs.shape)
     if isinstance(method, Attacks):
         method.check_inputs(_some_inputs(_key(config["model"]), _where(config)))
+    if config["probe"].get("gap_noise") is not None:
+        gaps.check_inputs(_some_inputs(_key(config["model"]), _where(config)))
+    if config["probe"].get("running"):
+        check_running(load(config).num_classes, steps=not isinstance(method, Solver))
 
 
 def make_cuda_reproducible() -> None:

@@ -60,7 +60,7 @@ def test_losses_and_gradients_of_groups_are_measured_and_said(
 def test_a_probe_does_not_change_what_is_trained(tmp_path: Path) -> None:
     plain, probed = configured(tmp_path, "algorithm=asc"), configured(tmp_path, "algorithm=asc")
     train(tmp_path, [plain])
-    probed["probe"] |= {"sampling_variance_every": 4, "group_gradients_every": 4}
+    probed["probe"] |= {"sampling_variance_every": 4, "group_gradients_every": 4, "gap_noise": 0.1, "running": True}
     folder = Store(tmp_path / "probed").claim(run_id(plain), probed)
     assert folder is not None
     train_fleet([probed], [folder], lambda message: None)
