@@ -6,6 +6,8 @@ says otherwise.
 Options of `draw`, besides those of every kind:
     metrics   default [wga, avg]
     split     default test
+    choose    true: of a method with several configurations on a dataset, the one that its validation WGA chooses, as
+              the kind selection_table does; notes say which
 Bold as the papers set it: the best of a column and all within one (its) standard deviation. A star marks a
 method whose least protected group has an epsilon well above the target. Notes name methods without privacy, and the
 claims that papers make by a rule of their own, beside what is proven.
@@ -18,6 +20,7 @@ import pandas as pd
 from rawls.analysis.compare.against_paper import Measured, compare, comparison_table, overall, summary_line
 from rawls.analysis.draw.budget_texts import between, claim_text, is_open, rules_told
 from rawls.analysis.draw.drawing import Drawing, table_files
+from rawls.analysis.draw.kinds.selection import chosen_runs
 from rawls.analysis.draw.stamps import headline, not_the_papers, notices, reasons, short, stamp, target_verdict
 from rawls.analysis.draw.tables import Cell, Table, best, csv_text, spread_text
 from rawls.analysis.draw.titles import dataset_title, metric_title
@@ -33,14 +36,15 @@ WEAKER = 1.05  # times the target; rounding a batch in proportion to a group cos
 
 
 def draw(manifest: Manifest, store: Store) -> Drawing:
-    runs = manifest.join(store)
+    every = manifest.join(store)
+    runs, chosen = chosen_runs(manifest, every) if manifest.draw.get("choose") else (every, [])
     manifest.check_one_run_per(runs, "method", "dataset", "seed")
     metrics = manifest.draw.get("metrics", ["wga", "avg"])
     split = manifest.draw.get("split", "test")
     cells = _measure(manifest, runs, metrics, split)
-    told = [*uncovered(store.epoch, runs), *notices(runs)]
+    told = [*uncovered(store.epoch, runs), *notices(every)]
     shown = f"{split} split, {RULES[store.epoch]}"
-    table = _table(manifest, runs, cells, metrics, _caption(manifest, runs, cells, shown, told))
+    table = _table(manifest, runs, cells, metrics, _caption(manifest, runs, cells, shown, told), _choices(chosen))
     comparison = compare(cells.values(), reported(manifest.paper, manifest.table))
     caption = ". ".join([f"{headline(manifest.title, runs)}: accuracy in percent, beside the paper's", *told])
     beside = comparison_table(comparison, caption + ".")
@@ -52,7 +56,7 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
     summary = summary_line(comparison)
     return Drawing(
         text="\n".join([*(table.markdown() for table in tables), summary]),
-        verdict=target_verdict(runs, overall(comparison)),
+        verdict=target_verdict(every, overall(comparison)),
         files=files,
         tables=tuple(tables),
         summary=summary,
@@ -78,7 +82,16 @@ def _measure(manifest: Manifest, runs: pd.DataFrame, metrics: list[str], split: 
     return cells
 
 
-def _table(manifest: Manifest, runs: pd.DataFrame, cells: Cells, metrics: list[str], caption: str) -> Table:
+def _choices(chosen: list[str]) -> list[str]:
+    """What is to be said of configurations that were chosen."""
+    if not chosen:
+        return []
+    return [f"Chosen by validation WGA, not private and not accounted, of each method's grid: {'; '.join(chosen)}."]
+
+
+def _table(
+    manifest: Manifest, runs: pd.DataFrame, cells: Cells, metrics: list[str], caption: str, choices: list[str]
+) -> Table:
     datasets = list(runs["dataset"].unique())
     methods = [method for method in manifest.methods if (runs["method"] == method).any()]
     weaker = _weaker(runs)
@@ -93,7 +106,7 @@ def _table(manifest: Manifest, runs: pd.DataFrame, cells: Cells, metrics: list[s
         header=["Method", *[metric_title(metric) for _ in datasets for metric in metrics]],
         spans=[("", 1), *[(_dataset(runs, dataset), len(metrics)) for dataset in datasets]],
         rows=rows,
-        notes=_notes(runs, weaker),
+        notes=[*_notes(runs, weaker), *choices],
     )
 
 

@@ -14,6 +14,7 @@ from rawls.analysis.draw.drawing import Drawing, table_files
 from rawls.analysis.draw.kinds.curves import of_one_dataset
 from rawls.analysis.draw.stamps import headline, notices, progress, reasons, stamp, target_verdict
 from rawls.analysis.draw.tables import Cell, Table, count_text, csv_text, spread_text
+from rawls.analysis.draw.titles import dataset_title
 from rawls.analysis.metrics.choose_epoch import RULES, uncovered
 from rawls.analysis.metrics.statistics import spread
 from rawls.analysis.read.load import Store
@@ -43,6 +44,25 @@ def choose(configurations: pd.DataFrame) -> "pd.Series[str]":
         ranked = rows[rows["n"] > 0].sort_values(BY, ascending=False, kind="stable")
         marks[ranked.index[:1]] = CHOSEN if finished else SO_FAR
     return marks
+
+
+def chosen_runs(manifest: Manifest, runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Of each method on each dataset, the runs of the configuration that `choose` takes, and which that is, in words.
+
+    While none of its runs is done, those of its first configuration.
+    """
+    kept, told = [], []
+    for (method, dataset), own in runs.groupby(["method", "dataset"], sort=False):
+        rows = _configurations(manifest, own)
+        choices = choose(rows)
+        marked = rows[choices != ""]
+        taken = (marked if len(marked) else rows).iloc[0]
+        kept.append(own[own["coordinates"].map(lambda point, of=taken: point == of["coordinates"])])
+        if len(rows) > 1 and len(marked):
+            what = in_words(taken["coordinates"], differing(list(rows["coordinates"]))) or "as configured"
+            so_far = f", {SO_FAR}" if choices[taken.name] == SO_FAR else ""
+            told.append(f"{method} on {dataset_title(str(dataset))}: {what} (of {len(rows)}{so_far})")
+    return pd.concat(kept).sort_index(), told
 
 
 def draw(manifest: Manifest, store: Store) -> Drawing:

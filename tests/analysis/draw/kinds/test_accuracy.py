@@ -8,7 +8,7 @@ from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.kinds.accuracy import draw
 from rawls.analysis.read.load import load
 from rawls.analysis.read.manifest import Manifest
-from tests.analysis.stores import entry, manifest, run_id, write_json, write_run
+from tests.analysis.stores import entry, manifest, run_id, summary, write_json, write_run
 
 
 def drawn(root: Path, runs: list[dict[str, Any]], **options: Any) -> Drawing:
@@ -127,3 +127,44 @@ def test_other_metrics_and_splits(tmp_path: Path) -> None:
     text = drawn(tmp_path, runs, metrics=["wga"], split="valid").text
     assert row(text, "ASC") == ["ASC", "**60.0**"]
     assert "valid split" in text
+
+
+def tried(root: Path, label: str, decay: float, scores: list[tuple[float, float]], **more: Any) -> list[dict[str, Any]]:
+    """Finished runs of one configuration, one per (validation, test) WGA."""
+    entries = []
+    for seed, (valid, test) in enumerate(scores):
+        run = run_id(label, decay, seed, *more.values())
+        content = summary(run, algorithm=label, seed=seed, **more)
+        for split, wga in (("valid", valid), ("test", test)):
+            content[split] = content[split] | {"wga": wga, "avg": wga}
+        write_json(root / "runs" / run / "summary.json", content)
+        made = entry(run, label=label, seed=seed, dataset=content["dataset"])
+        entries.append(made | {"coordinates": {"weight_decay": decay}})
+    return entries
+
+
+def test_of_a_grid_each_method_has_what_validation_chooses_on_each_dataset(tmp_path: Path) -> None:
+    runs = tried(tmp_path, "asc", 0.1, [(0.5, 0.9), (0.5, 0.9)]) + tried(tmp_path, "asc", 1, [(0.4, 0.1), (0.7, 0.3)])
+    runs += tried(tmp_path, "asc", 0.1, [(0.8, 0.2)], dataset="celeba") + tried(tmp_path, "azb", 0.1, [(0.3, 0.4)])
+    text = drawn(tmp_path, runs, metrics=["wga"], choose=True).text
+    assert row(text, "ASC") == ["ASC", "20.0 ± 14.1", "**20.0**"]
+    assert row(text, "aZB") == ["aZB", "**40.0**", ""]
+    assert "of each method's grid: ASC on Unbalanced MNIST: weight_decay 1 (of 2)." in text
+    with pytest.raises(ValueError, match="differ in weight_decay"):
+        drawn(tmp_path, runs, metrics=["wga"])
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3, -0.2])
+def test_no_choice_depends_on_the_test_part(tmp_path: Path, shift: float) -> None:
+    """Whatever the test scores are, the first configuration is taken: its validation WGA is higher."""
+    runs = tried(tmp_path, "asc", 0.1, [(0.6, 0.5 - shift)]) + tried(tmp_path, "asc", 1, [(0.5, 0.5 + shift)])
+    assert row(drawn(tmp_path, runs, metrics=["wga"], choose=True).text, "ASC")[1] == f"**{50 - 100 * shift:.1f}**"
+
+
+def test_of_an_unfinished_grid_the_best_so_far_is_shown_and_called_so(tmp_path: Path) -> None:
+    missing = entry("lost", label="asc") | {"coordinates": {"weight_decay": 1}}
+    nothing = entry("gone", label="azb") | {"coordinates": {"weight_decay": 1}}
+    text = drawn(tmp_path, [*tried(tmp_path, "asc", 0.1, [(0.6, 0.5)]), missing, nothing], choose=True).text
+    assert row(text, "ASC")[1] == "**50.0**"
+    assert "weight_decay 0.1 (of 2, best so far)" in text and "UNFINISHED: 1 of 3 runs" in text
+    assert row(text, "aZB")[1] == "– (n=0/1)"
