@@ -206,7 +206,7 @@ def _fill(axis: "Axes", panel: Panel, style: dict[str, Look], *, letters: int) -
         axis.set_xscale("log")
     if panel.ticks:
         _name_places(axis, panel.ticks, letters)
-    elif panel.bars:
+    elif panel.bars and not panel.log_x:
         axis.set_xticks(sorted(panel.data["x"].unique()))
         axis.set_xticks([], minor=True)
         axis.xaxis.set_major_formatter("{x:g}")

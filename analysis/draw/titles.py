@@ -24,6 +24,7 @@ METRICS = {
     "wga": "WGA",
     "avg": "AVG",
     "total": "Total",
+    "disparity": "Disparity",
     "worst": "Worst group",
     "pi": "π",
     "pi_of_means": "π (of means)",

@@ -58,6 +58,16 @@ def papers_reading(num_groups: int) -> str:
     return "of_means" if num_groups <= 2 else "of_seeds"
 
 
+def disparity(accuracies: Sequence[float | None]) -> float:
+    """How far the best group's accuracy lies above the worst's (WYSIWYG, Eq. 3 of the 0-1 loss); NaN if one is unknown.
+
+    Its notebook takes the best of the last epoch and the worst of the chosen one, and of training leaves the first
+    group out: slips that are not followed.
+    """
+    known = np.array([math.nan if value is None else value for value in accuracies], dtype=np.float64)
+    return float(np.ptp(known)) if known.size and np.isfinite(known).all() else math.nan
+
+
 def total_accuracy(groups: pd.DataFrame) -> "pd.Series[float]":
     """run id -> the share of all samples that are predicted right, of the rows of `store.groups` of one split."""
     filled = groups[groups["count"] > 0]

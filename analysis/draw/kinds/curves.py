@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rawls.analysis.draw.drawing import Drawing, text_file
+from rawls.analysis.compare.against_paper import comparison_table, overall, summary_line
+from rawls.analysis.draw.drawing import Drawing, table_files, text_file
 from rawls.analysis.draw.figures import Panel, Sheet
 from rawls.analysis.draw.stamps import headline, notices, reasons, stamp, target_verdict
 from rawls.analysis.draw.tables import Cell, Table, count_text, csv_text, spread_text
@@ -125,10 +126,18 @@ def over_seeds(
     return table.assign(low=low, high=table["mean"] + std).rename(columns={"count": "n"}).drop(columns="min")
 
 
-def drawing(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, summary: Table, sheet: Sheet) -> Drawing:
-    """Text, verdict and files of a figure; no number to compare, so 'complete' is the best it can be."""
-    why = reasons(runs)
-    verdict = target_verdict(runs, f"not comparable ({', '.join(why)})" if why else "")
+def drawing(
+    manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, summary: Table, sheet: Sheet,
+    comparison: pd.DataFrame | None = None,
+) -> Drawing:  # fmt: skip
+    """Text, verdict and files of a figure; with no number to compare, 'complete' is the best it can be.
+
+    Args:
+        comparison: ours beside the numbers that the paper prints, if it prints any.
+    """
+    why, compared = reasons(runs), comparison is not None and len(comparison) > 0
+    judged = overall(comparison) if comparison is not None and compared else ""
+    verdict = target_verdict(runs, judged or (f"not comparable ({', '.join(why)})" if why else ""))
     stamps = " · ".join(notices(runs))
     head = headline(manifest.title, runs) + (f" [{stamps}]" if stamps else "")
     if points.empty:
@@ -137,8 +146,14 @@ def drawing(manifest: Manifest, runs: pd.DataFrame, points: pd.DataFrame, summar
     stamped = replace(sheet, stamp=stamps)
     files = stamped.files()
     files["figure.csv"] = text_file(csv_text(points.assign(data=stamp(runs))))
-    text = f"{head}\n\n{summary.markdown()}"
-    return Drawing(text=text, verdict=verdict, files=files, tables=(summary,), svg=stamped.svg)
+    tables, said = [summary], ""
+    if comparison is not None and compared:
+        caption = ". ".join([f"{headline(manifest.title, runs)}: beside the paper's", *notices(runs)]) + "."
+        tables.append(comparison_table(comparison, caption))
+        files |= table_files("comparison", tables[-1], csv_text(comparison.assign(data=stamp(runs))))
+        said = summary_line(comparison)
+    text = "\n".join([f"{head}\n", *(table.markdown() for table in tables), *([said] if said else [])])
+    return Drawing(text=text, verdict=verdict, files=files, tables=tuple(tables), summary=said, svg=stamped.svg)
 
 
 def plain_table(caption: str, header: list[str], body: list[list[str]], *, num_labels: int = 1) -> Table:

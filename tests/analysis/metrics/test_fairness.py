@@ -8,6 +8,7 @@ import pytest
 
 from rawls.analysis.metrics.fairness import (
     NOTIONS,
+    disparity,
     gap_of_means,
     mean_of_gaps,
     notions,
@@ -112,3 +113,9 @@ def test_notions_are_fairlearns(num_groups: int) -> None:
             metrics.equalized_odds_difference(**given, agg="worst_case"),
         ]
         assert ours[NOTIONS].tolist() == pytest.approx(theirs), number
+
+
+def test_disparity_is_the_best_group_less_the_worst_and_unknown_with_any_of_them() -> None:
+    assert disparity([80.0, 42.0, 97.0, 100.0]) == 58.0
+    assert disparity([7.0]) == 0.0
+    assert all(math.isnan(disparity(values)) for values in ([], [80.0, None], [math.nan, 1.0]))

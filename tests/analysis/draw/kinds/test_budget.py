@@ -103,7 +103,7 @@ def test_a_method_without_privacy_is_a_dashed_line_where_it_has_the_metric(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sheets: list[Sheet] = []
-    monkeypatch.setattr("rawls.analysis.draw.kinds.budget.drawing", lambda *parts: sheets.append(parts[-1]))
+    monkeypatch.setattr("rawls.analysis.draw.kinds.budget.drawing", lambda *parts, **more: sheets.append(parts[-1]))
     gaps(tmp_path)
     total, men, women, pi = sheets[0].panels
     assert men.limits is not None and women.limits is not None and total.limits is not None
@@ -113,5 +113,75 @@ def test_a_method_without_privacy_is_a_dashed_line_where_it_has_the_metric(
 
 
 def test_an_unknown_metric_names_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'gap', which is no metric: choose from wga, avg, epsilon, total, groups, pi"):
+    with pytest.raises(
+        ValueError, match="'gap', which is no metric: choose from wga, avg, epsilon, total, disparity, "
+    ):
         drawn(tmp_path, metrics=["gap"])
+
+
+def claimed(root: Path, label: str, seed: int, noise: float, epsilons: tuple[float, float], men: float) -> Any:
+    """A run of 30 men and 10 women at a given noise, what its paper claims for that, and what is proven."""
+    run = run_id("fig4", label, noise, seed)
+    scores = {"accuracy": [men, 0.2], "loss": [0, 0], "count": [30, 10], "wga": min(men, 0.2), "avg": men}
+    claim = {"rule": "gdp_clt", "epsilon": epsilons[0], "delta": 1e-5, "meaning": "an approximation"}
+    plan = {"target_epsilon": None, "epsilon_per_group": [0.1, epsilons[1]], "claim": claim, "noise_multiplier": noise}
+    write_run(
+        root, run, algorithm=label, dataset="celeba_hair", seed=seed, group_names=["men", "women"], test=scores,
+        valid=None, plan=plan,
+    )  # fmt: skip
+    return entry(run, label=label, dataset="celeba_hair", seed=seed, noise_multiplier=noise)
+
+
+def by_claim(root: Path, **options: Any) -> Drawing:
+    runs = [claimed(root, "dpsgd", seed, 0.5, (1.67, 4.13), men) for seed, men in enumerate((0.7, 0.9))]
+    runs += [claimed(root, "dpsgd", 0, 1, (0.2592, 0.6), 0.8)]
+    scores = {"accuracy": [0.9, 0.7], "loss": [0, 0], "count": [30, 10], "wga": 0.7, "avg": 0.8}
+    same = {"dataset": "celeba_hair", "group_names": ["men", "women"], "test": scores, "valid": None}
+    write_run(root, "open", algorithm="sgd", plan=None, **same)
+    runs.append(entry("open", label="sgd", dataset="celeba_hair"))
+    given = {"methods": {"sgd": "SGD", "dpsgd": "DP-SGD"}, "metrics": ["disparity", "total", "wga"]}
+    given |= {"axes": ["claimed", "proven"]}
+    content = manifest("wysiwyg/fig4_celeba", runs, kind="budget_figure", **(given | options))
+    return budget_figure(Manifest.of(content), load(root))
+
+
+def test_claim_and_proof_stand_side_by_side_and_disparity_is_the_best_less_the_worst(tmp_path: Path) -> None:
+    """Men at 70 and 90 beside women at 20: 50 and 70 apart, 57.5 and 72.5 of all right."""
+    drawing = by_claim(tmp_path)
+    assert drawing.tables[0].header == ["Method", "ε claimed", "ε proven", "Disparity", "Total", "WGA"]
+    assert [[cell.text for cell in row] for row in drawing.tables[0].rows] == [
+        ["DP-SGD", "0.2592", "0.6", "60.0", "65.0", "20.0"],
+        ["DP-SGD", "1.67", "4.13", "60.0 ± 14.1", "65.0 ± 10.6", "20.0 ± 0.0"],
+        ["SGD", "no privacy", "no privacy", "20.0", "85.0", "70.0"],
+    ]
+    assert "What is claimed is no bound (gdp_clt: an approximation), what is proven is one" in drawing.text
+
+
+def test_each_axis_has_its_panels_and_the_papers_curve_only_the_claimed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sheets: list[Sheet] = []
+    monkeypatch.setattr("rawls.analysis.draw.kinds.budget.drawing", lambda *parts, **more: sheets.append(parts[-1]))
+    by_claim(tmp_path)
+    (sheet,) = sheets
+    assert sheet.across == 3 and [panel.log_x for panel in sheet.panels] == [True] * 6
+    assert [panel.xlabel for panel in sheet.panels] == ["ε claimed: no bound"] * 3 + ["ε proven"] * 3
+    first, below = sheet.panels[0], sheet.panels[3]
+    assert sorted(first.data["x"]) == [0.2592, 1.67] and sorted(below.data["x"]) == [0.6, 4.13]
+    assert first.limits is not None and below.limits is not None
+    curve = first.limits[first.limits["label"] == "DP-SGD, printed"]
+    assert (19.308, 73.2) in set(zip(curve["x"], curve["y"], strict=True)) and len(curve) == 5
+    assert set(below.limits["label"]) == {"SGD"}
+
+
+def test_points_of_given_noise_are_set_beside_the_printed_ones(tmp_path: Path) -> None:
+    beside = by_claim(tmp_path).tables[1]
+    found = {(row[0].text, row[1].text): [cell.text for cell in row[2:4]] for row in beside.rows}
+    assert found["DP-SGD", "CelebA (hair) 0.5 Disparity"] == ["83.0", "60.0 ± 14.1 (n=2)"]
+    assert found["DP-SGD", "CelebA (hair) 1 WGA"] == ["0.0", "20.0 (n=1)"]
+    assert len(found) == 6
+
+
+def test_an_axis_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="draw.axes has 'printed', which is none of target, claimed, proven"):
+        by_claim(tmp_path, axes=["printed"])
