@@ -26,7 +26,6 @@ from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
-import torch
 from annotated_types import Ge, Le
 
 from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, Split, addressed, draw, group_sizes
@@ -169,6 +168,8 @@ class CelebA(Dataset):
         provenance: Provenance,
         sources: Mapping[str, str],
     ) -> Data:
+        import torch  # here, as wherever tensors are made: data are specified without it
+
         return Data(
             inputs=inputs,
             labels=torch.tensor(self.label_of_kind)[torch.from_numpy(kinds)],

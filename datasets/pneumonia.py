@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
 from annotated_types import Ge, Le
 
 from rawls.datasets.core.base import Data, Dataset, InMemory, Inputs, Provenance, Rows, Split, addressed, draw
@@ -89,6 +88,8 @@ class Pneumonia(Dataset):
         return self._data(images, np.array([_label(name) for name in names]), num_train, "real", {})
 
     def _read_stand_in(self, root: Path) -> Data:
+        import torch  # here, as wherever tensors are made: data are specified without it
+
         if self.image_size != STAND_IN_SIZE:
             raise ValueError(
                 f"dataset.image_size={self.image_size} was asked for, but what stands in for {self.name} has "
@@ -116,6 +117,8 @@ class Pneumonia(Dataset):
         self, inputs: Inputs, labels: Rows, num_train: int, provenance: Provenance, files: Mapping[str, str]
     ) -> Data:
         """The first rows are those of the training folder."""
+        import torch
+
         num_classes = 2 if provenance == "stand-in" else 3
         wanted = self.paper_group_sizes if num_classes == 2 else (PER_CLASS,) * 3
         return Data(

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from rawls.analysis.draw.render import draw
+from rawls.analysis.draw.stamps import target_verdict
 from rawls.analysis.draw.titles import DASH
 from rawls.analysis.read.load import Store, load
 from rawls.analysis.read.manifest import Manifest
@@ -35,11 +36,14 @@ def status(results_root: str | Path, manifests: Iterable[Mapping[str, Any] | Pat
 
 
 def _row(manifest: Manifest, store: Store) -> dict[str, Any]:
+    runs = manifest.join(store)
+    if len(runs) and (runs["status"] == "missing").all():  # of most targets, and drawing nothing takes time too
+        return row_of(manifest, runs, target_verdict(runs, ""))
     try:
         verdict = draw(manifest, store).verdict
     except ValueError as problem:
         verdict = f"cannot be drawn ({problem})"
-    return row_of(manifest, manifest.join(store), verdict)
+    return row_of(manifest, runs, verdict)
 
 
 def row_of(manifest: Manifest, runs: pd.DataFrame, verdict: str) -> dict[str, Any]:

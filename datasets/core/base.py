@@ -7,6 +7,8 @@ alone. The row cut of `max_examples` is ours, for small scales; no paper does it
 data is called a subset.
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,16 +16,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
-import torch
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rawls.datasets.core.sources import Source, locate, obtain
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Rows = NDArray[np.int64]
 Provenance = Literal["real", "subset", "stand-in", "simulated"]
@@ -71,6 +74,8 @@ class InMemory:
     tensor: Tensor
 
     def __post_init__(self) -> None:
+        import torch  # here, as wherever tensors are made: data are specified without it
+
         if self.tensor.dtype not in (torch.uint8, torch.float32, torch.int64):
             raise ValueError(f"inputs in memory must be uint8, float32 or int64, not {self.tensor.dtype}")
 
@@ -79,6 +84,8 @@ class InMemory:
         return tuple(self.tensor.shape[1:])
 
     def gather(self, rows: Tensor) -> Tensor:
+        import torch
+
         picked = self.tensor.index_select(0, rows)
         return picked.to(torch.float32).mul_(1 / 255) if picked.dtype == torch.uint8 else picked
 
@@ -119,8 +126,10 @@ class Data:
         provenance: Provenance,
         sources: Mapping[str, str],
         splits: Callable[[int], Split],
-    ) -> "Data":
+    ) -> Data:
         """Arrays as they are, without a copy."""
+        import torch
+
         return cls(
             inputs=InMemory(torch.from_numpy(inputs)),
             labels=torch.from_numpy(labels),
@@ -254,6 +263,8 @@ def _digest(tensors: Iterable[Tensor], data: Data) -> str:
 
 def _telling(data: Data) -> Iterator[Tensor]:
     """The inputs that tell these from others, some at a time: all of them, where they are in memory."""
+    import torch
+
     rows, inputs = torch.arange(len(data.labels)), data.inputs
     some = rows if isinstance(inputs, InMemory) else rows[:: max(1, len(rows) // SAMPLED_ROWS)]
     return map(inputs.gather, some.split(rows_at_once(inputs)))

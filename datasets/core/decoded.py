@@ -1,14 +1,17 @@
 """Images that are decoded when asked for, and kept if all of them fit DECODE_CACHE_BYTES."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from io import BytesIO
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from zipfile import BadZipFile
 
 import numpy as np
-import torch
 from PIL import Image
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DECODE_CACHE_BYTES = 4 << 30
 
@@ -35,6 +38,8 @@ class DecodedImages:
         square: bool = True,
         mode: Literal["RGB", "L"] = "RGB",
     ) -> None:
+        import torch  # here, as wherever tensors are made: data are specified without it
+
         self._names, self._content, self._size, self._square = names, content, size, square
         self._dataset, self._mode = dataset, mode
         num_bytes = len(names) * len(mode) * size**2
@@ -49,6 +54,8 @@ class DecodedImages:
         return (len(self._mode), self._size, self._size)
 
     def gather(self, rows: Tensor) -> Tensor:
+        import torch
+
         if self._cache is None:
             pixels = torch.empty((len(rows), *self.shape), dtype=torch.uint8)
             for slot, row in enumerate(rows.tolist()):
@@ -62,6 +69,8 @@ class DecodedImages:
 
     def _decode(self, row: int) -> Tensor:
         """One image, uint8."""
+        import torch
+
         name = self._names[row]
         try:
             with Image.open(BytesIO(self._content(name))) as image:

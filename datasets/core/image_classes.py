@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from rawls.datasets.core.base import (
@@ -62,6 +61,8 @@ class ImageClasses(Dataset):
         """Images [row, channel, row, column] and their labels, from the verified files by name."""
 
     def read(self, root: Path, provenance: Provenance) -> Data:
+        import torch  # here, as wherever tensors are made: data are specified without it
+
         used = self.used(root)
         images, labels = self.images({source.filename: verified(source, root, self.name) for source in used})
         files = {source.filename: source.sha256 for source in used}
@@ -76,6 +77,8 @@ class ImageClasses(Dataset):
         return self._data(twin, labels, "simulated", {})
 
     def _data(self, inputs: Inputs, labels: Rows, provenance: Provenance, files: Mapping[str, str]) -> Data:
+        import torch
+
         return Data(
             inputs=inputs,
             labels=torch.from_numpy(labels),

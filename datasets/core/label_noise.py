@@ -3,13 +3,17 @@
 What is evaluated stays as it is, and so do groups and owners: who owns an image does so whatever it is taken for.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from rawls.datasets.core.base import Data, Rows, addressed, draw
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def with_label_noise(data: Data, rows: Rows, share: float) -> Data:
@@ -18,6 +22,8 @@ def with_label_noise(data: Data, rows: Rows, share: float) -> Data:
 
 
 def _flipped(data: Data, rows: Rows, share: float, seed: int) -> Tensor:
+    import torch  # here, as wherever tensors are made: data are specified without it
+
     generator = addressed(seed, "label noise")
     labels = data.labels.numpy()
     counts = np.bincount(labels[rows], minlength=data.num_classes)

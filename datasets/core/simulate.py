@@ -6,13 +6,16 @@ at once. An image depends on the seed and its row alone: a large twin is generat
 never stored.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import interpolate
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BANK_SIZE = 256
 WORDS = 2000  # that occur in simulated texts
@@ -23,6 +26,9 @@ def smooth_fields(
     count: int, shape: tuple[int, ...], generator: np.random.Generator, coarse: int = 4
 ) -> NDArray[np.float32]:
     """Random fields [count, *shape] of unit variance, interpolated from a coarse x coarse grid."""
+    import torch  # here, as wherever tensors are made: data are specified without it
+    from torch.nn.functional import interpolate
+
     channels, height, width = shape
     grid = torch.from_numpy(generator.standard_normal((count, channels, coarse, coarse), dtype=np.float32))
     fields = interpolate(grid, (height, width), mode="bilinear", align_corners=True).numpy()
@@ -47,6 +53,8 @@ class SimulatedImages:
         return tuple(self._means.shape[1:])
 
     def gather(self, rows: Tensor) -> Tensor:
+        import torch
+
         return torch.from_numpy(self.images(rows.numpy()))
 
     def images(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -6,30 +6,30 @@ where code lies, and nothing that is null, so that an option which is off by def
 later without changing the id of any earlier run.
 """
 
-import copy
 import dataclasses
 import functools
 import hashlib
 import json
-import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
 import hydra
+import omegaconf
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rawls import conf
+from rawls.runners.config import chosen, schema
+from rawls.runners.config.chosen import Chosen, copied
 from rawls.runners.config.errors import ConfigError, explain, unknown_key
+from rawls.runners.config.kept import Kept
 from rawls.runners.config.schema import OPTIONAL_SPECS, SPECS, Config, Privacy
-from rawls.runners.config.specifications import build, convert, dump, name_of
+from rawls.runners.config.specifications import build, convert, describe, dump, name_of
 from rawls.runners.store.identity import hashed_part
 
 VERSION_BASE = "1.3"
@@ -63,19 +63,23 @@ def _resolved(cfg: DictConfig) -> dict[str, Any]:
 
 def _completed(config: dict[str, Any]) -> dict[str, Any]:
     """Every field of the specifications filled in, every value checked; the argument is changed."""
-    method: Any = None
+    method: Mapping[str, Any] = {}
     for group in SPECS:
         if config[group] == MISSING:
             raise ConfigError(f"{group} is not chosen: set {group}=NAME, one of {', '.join(choices(group))}")
-        spec = build(config[group], group)
-        config[group] = dump(_located(spec, config) if group == "dataset" else spec)
+        if group == "dataset":  # as it is found today
+            config[group] = dump(_located(build(config[group], group), config))
+            continue
+        described = describe(config[group], group)
+        config[group] = copied(described["node"])
         if group == "algorithm":
-            method = spec
-            _check_budget(spec, config)
+            method = described
+            _check_budget(method, config)
     for group in OPTIONAL_SPECS:
         if config[group] is not None:
             # A method that keeps no owners is the same run whoever they are.
-            config[group] = dump(build(config[group], group)) if method.keeps_owners else None
+            kept = method["keeps_owners"]
+            config[group] = copied(describe(config[group], group)["node"]) if kept else None
             if "epsilons" in (config[group] or {}):  # theirs are the budgets, and the run's own says nothing
                 config["privacy"] = config["privacy"] | {"epsilon": None, "noise_multiplier": None}
     _check_fields(config, Config, "")
@@ -84,16 +88,16 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _check_budget(method: Any, config: dict[str, Any]) -> None:
+def _check_budget(method: Mapping[str, Any], config: dict[str, Any]) -> None:
     """One of epsilon and noise for a private method, unless owners bring theirs.
 
     An open one has no budget, whatever was composed for its sweep.
     """
     privacy = config["privacy"]
     given = [key for key in ("epsilon", "noise_multiplier") if privacy[key] is not None]
-    if not method.private:
+    if not method["private"]:
         config["privacy"] = {**dataclasses.asdict(Privacy(epsilon=None)), "secure": privacy["secure"]}
-    elif not given and not (method.keeps_owners and "epsilons" in (config["owners"] or {})):
+    elif not given and not (method["keeps_owners"] and "epsilons" in (config["owners"] or {})):
         name = name_of(config["algorithm"])
         raise ConfigError(f"{name} is private: set privacy.epsilon, or privacy.noise_multiplier, to a number")
     elif len(given) > 1:
@@ -140,8 +144,8 @@ def look_also_in(arguments: Sequence[str]) -> list[str]:
             _folders[1:] = [Path(value or next(rest, "")).absolute()]
         else:
             others.append(text)
-    choices.cache_clear()
-    composer.cache_clear()
+    for memory in (choices, composer, _kept):
+        memory.cache_clear()
     return others
 
 
@@ -170,7 +174,7 @@ class Composer:
 
     def __init__(self, base: Sequence[str] = ()) -> None:
         self._base = tuple(base)
-        self._chosen: dict[tuple[str, ...], _Chosen] = {}
+        self._chosen: dict[tuple[str, ...], Chosen] = {}
         self._resolved: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def __call__(self, overrides: Sequence[str]) -> dict[str, Any]:
@@ -184,109 +188,53 @@ class Composer:
         values = tuple(text for text in overrides if _sets_value(text))
         taken = self._base + tuple(text for text in overrides if text not in values)
         if taken not in self._chosen:
-            self._chosen[taken] = _Chosen(_composed(taken))
-        chosen = self._chosen[taken]
+            kept = _kept(_places(taken))
+            self._chosen[taken] = Chosen(taken, compose=_composed, resolve=_resolved, kept=kept)
+        found = self._chosen[taken]
         try:
-            plain = chosen.plain_with(values)
+            plain = found.plain_with(values)
             if plain is not None:
                 return _completed(plain)
-            cfg = chosen.composed_with(values)
+            cfg = found.composed_with(values)
         except (HydraException, OmegaConfBaseException):
             # Again as a whole, for an error that names the override.
             cfg = _composed([*self._base, *overrides])
         return resolve(cfg)
 
 
-class _Chosen:
-    """A composition, and what each value given on top of it becomes there."""
+@functools.lru_cache(maxsize=1)
+def _kept(places: tuple[Path, ...]) -> Kept | None:
+    """Compositions of configurations from these folders, which later processes need not make again."""
+    if not places:
+        return None
 
-    def __init__(self, cfg: DictConfig) -> None:
-        self._cfg = cfg
-        self._scratch: DictConfig = copy.deepcopy(cfg)  # takes one value after another, to see what becomes of it
-        self._references = list(_references(OmegaConf.to_container(cfg)))
-        self._plain: dict[str, Any] | None = None
-        self._values: dict[str, Any] = {}
+    def files() -> dict[str, Path]:
+        found = {
+            f"{number} {path.relative_to(root)}": path for number, root in enumerate(places) for path in _yamls(root)
+        }
+        return found | {path.name: path for path in map(Path, (__file__, chosen.__file__, schema.__file__))}
 
-    def plain_with(self, overrides: Sequence[str]) -> dict[str, Any] | None:
-        """The composition with these values, resolved; None if one of them is more than a number or text of its own."""
-        values = [(text.partition("=")[0], self._value(text)) for text in overrides]
-        if any(value is _Chosen for _, value in values):
-            return None
-        if self._plain is None:
-            try:
-                self._plain = _resolved(self._cfg)
-            except ConfigError:  # what is wrong in it may be among the values
-                return None
-        plain = _copied(self._plain)
-        for key, value in values:
-            *parents, last = key.split(".")
-            functools.reduce(operator.getitem, parents, plain)[last] = value
-        return plain
-
-    def composed_with(self, overrides: Sequence[str]) -> DictConfig:
-        """The composition with these values."""
-        cfg = copy.deepcopy(self._cfg)
-        for override in map(_parsed, overrides):
-            OmegaConf.update(cfg, override.key_or_group, override.value(), merge=True)
-        return cfg
-
-    def _value(self, text: str) -> Any:
-        """What an override sets its key to, once the schema has converted it; this class itself if not only that."""
-        if text not in self._values:
-            key, _, value = text.partition("=")
-            referred_to = any(_overlap(key, other) for other in self._references)
-            if referred_to or "$" in value or "?" in value or not _is_leaf(self._scratch, key):
-                self._values[text] = _Chosen
-            else:
-                OmegaConf.update(self._scratch, key, _parsed(text).value(), merge=True)
-                converted = OmegaConf.select(self._scratch, key)
-                self._values[text] = converted if type(converted) in _PLAIN else _Chosen
-        return self._values[text]
+    return Kept("compositions", files, hydra.__version__, omegaconf.__version__)
 
 
-_PLAIN = (bool, int, float, str, type(None))
+def _yamls(root: Path) -> list[Path]:
+    return [path for path in root.rglob("*.yaml") if path.is_file()]
 
 
-def _is_leaf(cfg: DictConfig, key: str) -> bool:
-    """Whether the key is there and holds one value."""
-    parent: Any = OmegaConf.select(cfg, key.rpartition(".")[0]) if "." in key else cfg
-    name = key.rpartition(".")[2]
-    return isinstance(parent, DictConfig) and name in parent and not OmegaConf.is_config(parent._get_node(name))
-
-
-def _references(node: Any) -> Iterator[str]:
-    """The keys that other keys take their values from; '' where it is not plain which."""
-    if isinstance(node, dict):
-        node = list(node.values())
-    if isinstance(node, list):
-        for item in node:
-            yield from _references(item)
-    elif isinstance(node, str) and "$" in node:
-        plain = re.fullmatch(r"\$\{([A-Za-z_][\w.]*)\}", node)
-        yield plain[1] if plain else ""
-
-
-def _overlap(key: str, other: str) -> bool:
-    """Whether one of the keys is, or holds, the other; '' holds all."""
-    return not other or f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
-
-
-def _copied(node: Any) -> Any:
-    """A copy of nested dicts and lists."""
-    if isinstance(node, dict):
-        return {key: _copied(item) for key, item in node.items()}
-    return [_copied(item) for item in node] if isinstance(node, list) else node
+def _places(overrides: Iterable[str]) -> tuple[Path, ...]:
+    """The folders of configurations that these overrides are composed from; none where others may have a say."""
+    given = [text for text in overrides if text.startswith("hydra")]
+    with hydra_ready():
+        path = GlobalHydra.instance().config_loader().get_search_path().get_path()
+    ours = {f"pkg://{conf.__name__}", *(f"file://{folder}" for folder in _folders[1:])}
+    others = [part.path for part in path if part.provider not in ("hydra", "schema") and part.path not in ours]
+    return () if given or others else tuple(_folders)
 
 
 @functools.lru_cache(maxsize=1)
 def composer(base: tuple[str, ...] = ()) -> Composer:
     """The composer of this process: what was planned need not be composed again to be launched."""
     return Composer(base)
-
-
-@functools.lru_cache(maxsize=4096)
-def _parsed(text: str) -> Override:
-    return OverridesParser.create().parse_override(text)
 
 
 def _sets_value(text: str) -> bool:

@@ -16,11 +16,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import annotated_types
+import pydantic
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rawls.runners.config.errors import ConfigError, nearest
+from rawls.runners.config.kept import Kept
+from rawls.runners.store import identity
 from rawls.runners.store.identity import TARGET
 
+ROOMS = ("accounting", "algorithms", "datasets", "models")  # where specifications lie, and what they are made of
+FACTS = ("private", "keeps_owners")
+_PACKAGE = "rawls"
 _IN_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text", type(None): "null"}
 _BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 _OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
@@ -39,6 +45,20 @@ def build(node: Mapping[str, Any], group: str) -> Any:
     return _built(json.dumps(dict(node), default=_plain), group)
 
 
+@lru_cache(maxsize=1)
+def _kept() -> Kept:
+    """Descriptions, for as long as no code changes that a specification of ours may consist of."""
+
+    def files() -> dict[str, Path]:
+        rooms = {room: Path(import_module(f"{_PACKAGE}.{room}").__file__ or "").parent for room in ROOMS}
+        found = {
+            f"{room} {path.relative_to(root)}": path for room, root in rooms.items() for path in root.rglob("*.py")
+        }
+        return found | {path.name: path for path in (Path(__file__), Path(identity.__file__))}
+
+    return Kept("specifications", files, pydantic.__version__)
+
+
 @lru_cache(maxsize=1 << 12)
 def _built(text: str, group: str) -> Any:
     """The same of a node as JSON: most runs of a sweep share theirs."""
@@ -55,6 +75,25 @@ def _built(text: str, group: str) -> Any:
         return cls(**typed)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def describe(node: Mapping[str, Any], group: str) -> dict[str, Any]:
+    """What a configuration has to know of a specification: its `node` with every field, and of a method its FACTS.
+
+    Known from an earlier process, it needs nothing of ours imported. It is shared: do not change it.
+
+    Raises:
+        ConfigError: as `build` does.
+    """
+    text = json.dumps(dict(node), default=_plain)
+    ours = str(node.get(TARGET, "")).startswith(f"{_PACKAGE}.")
+    if ours and (known := _kept().get(text)) is not None:
+        return known
+    spec = _built(text, group)
+    found = {"node": dump(spec)} | {name: getattr(spec, name) for name in FACTS if hasattr(spec, name)}
+    if ours:
+        _kept().put(text, found)
+    return found
 
 
 def dump(spec: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from rawls.runners.schedule.progress import Reporter, reporter
 from rawls.runners.schedule.status import announce
 from rawls.runners.store.identity import TARGET, hashed_part
 from rawls.runners.store.results_store import Store
-from rawls.runners.sweeps.labels import label_of, labels_of
+from rawls.runners.sweeps.labels import label_of, label_together, labels_of
 
 # Runs that agree in these are trained by the same steps, so they can share a fleet.
 _FLEET = ("dataset", "model", "schedule", "probe", "engine", "physical_batch", "device", "data")
@@ -86,11 +86,13 @@ def train(
     """
     if not configs:
         raise ConfigError("there are no runs: every axis needs a value")
-    lifecycle.prepare_process()
     backend = backend or ThisMachine()
     store, shown = Store(Path(configs[0]["results"]["root"])), reporter()
     runs = [planned(config, label) for config, label in zip(configs, labels_of(configs), strict=True)]
-    if any(_is_to_be_trained(run, store) for run in runs):
+    wanted = [run for run in runs if _is_to_be_trained(run, store)]
+    if wanted:
+        shown.note(f"{label_together([run.label for run in wanted])}: checking data, model and budget")
+        lifecycle.prepare_process()
         backend.check()
     for text in preflight(runs, store, here=backend.here):
         shown.note(text)
@@ -119,13 +121,14 @@ def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) ->
     Returns:
         What must be known before hours are spent: which data are not the real ones.
     """
-    from rawls.runners.training import setup
-
     store.check()
+    wanted = [run for run in runs if _is_to_be_trained(run, store)]
+    if not wanted:
+        return []
+    from rawls.runners.training import setup  # here: torch takes a second to import
+
     simulated: dict[str, None] = {}
-    for run in runs:
-        if not _is_to_be_trained(run, store):
-            continue
+    for run in wanted:
         try:
             if here:
                 setup.device_of(run.config)
