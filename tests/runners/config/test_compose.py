@@ -34,6 +34,7 @@ def test_a_dataset_brings_its_model_and_schedule() -> None:
     assert name_of(mnist["model"]) == "mnist_cnn"
     assert mnist["schedule"] == {
         "batch_size": 256,
+        "rate": None,
         "epochs": 60,
         "max_steps": None,
         "evaluations": 60,
