@@ -22,14 +22,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar
-from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
 from annotated_types import Ge, Le
 
 from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, Split, addressed, draw, group_sizes
-from rawls.datasets.core.decoded import DecodedImages
+from rawls.datasets.core.decoded import DecodedImages, in_archive, in_folder
 from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
 from rawls.datasets.core.sources import Source, locate, obtain, verified
 
@@ -38,6 +37,7 @@ TRAIN_GROUP_SIZES = (71_629, 66_874, 22_880, 1_387)
 VALID_GROUP_SIZES = (8_535, 8_276, 2_874, 182)
 TEST_GROUP_SIZES = (9_767, 7_535, 2_480, 180)
 SUBSET_HELD_OUT = 0.15
+FOLDER = "img_align_celeba/"  # of the images in an archive
 
 PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 
@@ -135,7 +135,7 @@ class CelebA(Dataset):
         attributes, archive = (verified(source, root, self.name) for source in used)
         table = pd.read_csv(attributes, index_col="filename")
         kinds = self._kinds(table)
-        content = _in_archive(archive)
+        content = in_archive(archive, FOLDER)
         faces = DecodedImages(_names(table), content, self.image_size, square=self.square, dataset=CelebA.name)
         sources = {source.filename: source.sha256 for source in used}
         return self._data(faces, kinds, lambda seed: _seeded(kinds, seed), "subset", sources)
@@ -227,24 +227,14 @@ def _official_images(root: Path, names: Sequence[str]) -> tuple[Callable[[str], 
         ValueError: there is neither a whole folder nor the archive.
     """
     if (folder := _whole_folder(root, names)) is not None:
-        return _in_folder(folder), ()
+        return in_folder(folder), ()
     if not _is_there(root, IMAGES) and (partial := _folders(root)):
         lacking = _lacking(partial[0], names)
         raise ValueError(
             f"{partial[0]} lacks {len(lacking)} of the {len(names)} images of celeba ({min(lacking)} for one): "
             f"extract {IMAGES.filename} again, or put it at {root / IMAGES.home}"
         )
-    return _in_archive(verified(IMAGES, root, CelebA.name)), (IMAGES,)
-
-
-def _in_folder(folder: Path) -> Callable[[str], bytes]:
-    return lambda name: (folder / name).read_bytes()
-
-
-def _in_archive(path: Path) -> Callable[[str], bytes]:
-    # One handle per process: a forked worker would share its parent's position in the file.
-    archive = cache(lambda process: ZipFile(path))
-    return lambda name: archive(os.getpid()).read(f"img_align_celeba/{name}")
+    return in_archive(verified(IMAGES, root, CelebA.name), FOLDER), (IMAGES,)
 
 
 def _attributes(path: Path) -> pd.DataFrame:

@@ -11,7 +11,6 @@ but not the one from the other. So there are two classes, 1,341 and 2,682 rows o
 budgets and the test part are the paper's, its task and its accuracies are not.
 """
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from rawls.datasets.core.base import Data, Dataset, InMemory, Inputs, Provenance, Rows, Split, addressed, draw
-from rawls.datasets.core.decoded import DecodedImages
+from rawls.datasets.core.decoded import DecodedImages, in_folder
 from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
-from rawls.datasets.core.sources import Source, locate, verified
+from rawls.datasets.core.sources import Source, digest_of_sizes, locate, verified
 
 # Of normal, bacterial and viral.
 TRAIN_COUNTS, TEST_COUNTS = (1_349, 2_538, 1_345), (234, 242, 148)
@@ -69,8 +68,7 @@ class Pneumonia(Dataset):
         folder = _folder(root)
         if folder is None or (self.provenance or "real") != "real":
             return None
-        listing = [f"{name} {(folder / name).stat().st_size}" for name in _names(folder)]
-        return hashlib.sha256("\n".join(listing).encode()).hexdigest()
+        return digest_of_sizes(folder, _names(folder))
 
     def fetch(self, root: Path) -> list[Path]:
         return [_real_folder(root)]
@@ -81,9 +79,7 @@ class Pneumonia(Dataset):
     def _read_real(self, root: Path) -> Data:
         folder = _real_folder(root)
         names = _names(folder)
-        images = DecodedImages(
-            names, lambda name: (folder / name).read_bytes(), self.image_size, dataset=self.name, mode="L"
-        )
+        images = DecodedImages(names, in_folder(folder), self.image_size, dataset=self.name, mode="L")
         num_train = sum(name.startswith("train/") for name in names)
         return self._data(images, np.array([_label(name) for name in names]), num_train, "real", {})
 

@@ -12,6 +12,7 @@ DATASETS = {
     "adult_census": "Adult (census)",
     "dutch": "Dutch",
     "blog": "Blog",
+    "utkface": "UTKFace",
     "mnist": "MNIST",
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from PIL import Image
@@ -14,6 +17,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DECODE_CACHE_BYTES = 4 << 30
+
+
+def in_folder(folder: Path) -> Callable[[str], bytes]:
+    """The bytes of a file there by its name."""
+    return lambda name: (folder / name).read_bytes()
+
+
+def in_archive(path: Path, folder: str = "") -> Callable[[str], bytes]:
+    """The bytes of a file in a zip by its name, and that of the folder it lies in there, which ends with a slash."""
+    # One handle per process: a forked worker would share its parent's position in the file.
+    archive = cache(lambda process: ZipFile(path))
+    return lambda name: archive(os.getpid()).read(folder + name)
 
 
 class DecodedImages:

@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -114,6 +114,12 @@ def digest_of(paths: Sequence[Path]) -> str:
         state = path.stat()
         digest.update(f"{path.name}\n{_digest_of(path, state.st_size, state.st_mtime_ns)}\n".encode())
     return digest.hexdigest()
+
+
+def digest_of_sizes(folder: Path, names: Iterable[str]) -> str:
+    """One checksum of the names and sizes of files, where there are too many to be read before every command."""
+    listing = [f"{name} {(folder / name).stat().st_size}" for name in names]
+    return hashlib.sha256("\n".join(listing).encode()).hexdigest()
 
 
 @lru_cache(maxsize=4096)
