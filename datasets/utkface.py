@@ -28,7 +28,7 @@ from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, ad
 from rawls.datasets.core.counted_split import counted_split, counts_of_parts
 from rawls.datasets.core.decoded import DecodedImages, in_archive, in_folder
 from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
-from rawls.datasets.core.sources import Source, digest_of_sizes, locate, verified
+from rawls.datasets.core.sources import Source, digest_of_sizes, first_folder, locate, verified
 
 RACES = ("White", "Black", "Asian", "Indian", "other")
 GENDERS = ("male", "female")
@@ -67,13 +67,13 @@ class UtkFace(Dataset):
         return tuple(TRAIN.tolist())
 
     def found(self, root: Path) -> Provenance:
-        if _folder(root) is not None:
+        if first_folder(FOLDERS, root) is not None:
             return "real"
         return "simulated" if locate(STAND_IN, root) is None else "stand-in"
 
     def digest(self, root: Path) -> str | None:
         """Of the real faces, by names and sizes; what stands in has its checksum."""
-        folder = _folder(root)
+        folder = first_folder(FOLDERS, root)
         if folder is None or (self.provenance or "real") != "real":
             return None
         return digest_of_sizes(folder, _known(os.listdir(folder)))
@@ -127,17 +127,13 @@ def _groups(names: Sequence[str]) -> Rows:
     return np.array([len(GENDERS) * race + gender for gender, race in said], dtype=np.int64)
 
 
-def _folder(root: Path) -> Path | None:
-    return next((root / folder for folder in FOLDERS if (root / folder).is_dir()), None)
-
-
 def _real_folder(root: Path) -> Path:
     """The folder of the faces, if it has all of them.
 
     Raises:
         ValueError: it is not there, or lacks faces.
     """
-    folder = _folder(root)
+    folder = first_folder(FOLDERS, root)
     if folder is None:
         raise ValueError(
             f"the faces are not under {root}, and `rawls data {UtkFace.name}` knows no checksum to obtain them by: "

@@ -13,6 +13,7 @@ DATASETS = {
     "dutch": "Dutch",
     "blog": "Blog",
     "utkface": "UTKFace",
+    "inat": "iNaturalist 2017",
     "mnist": "MNIST",
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",

@@ -70,6 +70,11 @@ def locate(source: Source, root: Path) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
+def first_folder(folders: Sequence[str], root: Path) -> Path | None:
+    """The first of these folders that is under data.root."""
+    return next((root / folder for folder in folders if (root / folder).is_dir()), None)
+
+
 def verified(source: Source, root: Path, dataset: str) -> Path:
     """The file under data.root, with the right checksum.
 
