@@ -81,6 +81,7 @@ class Panel:
 
     `scattered`: error bars at points that no line joins.
     `limits`: method, label, x, y of dashed lines that curves are held against, grey where no method has the name.
+    `round_ticks`: of x, not where error bars stand; many of these lie close to each other.
     `ticks`: names of the places 0, 1, … on the x axis, over which points of several methods stand side by side.
     """
 
@@ -93,6 +94,7 @@ class Panel:
     ticks: Sequence[str] = ()
     log: bool = False
     log_x: bool = False
+    round_ticks: bool = False
     limits: pd.DataFrame | None = None
     lowest: float | None = None
     percent: bool = False
@@ -174,7 +176,7 @@ def draw(sheet: Sheet) -> "Figure":
     _begin_at_zero(axes, sheet.panels)
     stamp = _wrap(sheet.stamp, 100 if across > 1 else 46)
     if sheet.legend:
-        _legend(figure, axes, sheet.methods, stamp, most=8 if across > 1 else 4)
+        _legend(figure, axes, sheet.methods, stamp, wide=across > 1)
     else:
         _same_x(axes, sheet.panels)
         figure.suptitle(stamp, **STAMP)
@@ -202,11 +204,13 @@ def _fill(axis: "Axes", panel: Panel, style: dict[str, Look], *, letters: int) -
         for (method, label), rows in panel.limits.groupby(["method", "label"], sort=False):
             colour = style[str(method)].colour if method in style else "#8C8C8C"
             axis.plot(rows["x"], rows["y"], color=colour, linestyle=(0, (3, 1.5)), linewidth=0.9, label=label)
-    if panel.log_x:
+    if panel.log_x and panel.round_ticks:
+        _log(axis, x=True)
+    elif panel.log_x:
         axis.set_xscale("log")
     if panel.ticks:
         _name_places(axis, panel.ticks, letters)
-    elif panel.bars and not panel.log_x:
+    elif panel.bars and not panel.round_ticks:
         axis.set_xticks(sorted(panel.data["x"].unique()))
         axis.set_xticks([], minor=True)
         axis.xaxis.set_major_formatter("{x:g}")
@@ -258,31 +262,40 @@ def _begin_at_zero(axes: Sequence["Axes"], panels: Sequence[Panel]) -> None:
             axis.set_ylim(0, top + (0.05 * max(bottom, 0) if panel.ticks else 0))  # no marker is cut at the top
 
 
-def _log(axis: "Axes") -> None:
+def _log(axis: "Axes", *, x: bool = False) -> None:
     """A log axis; over less than two decades, where powers of ten are too few, its ticks are 1, 2, 5, 10."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    axis.set_yscale("log")
-    low, high = axis.get_ylim()
+    (axis.set_xscale if x else axis.set_yscale)("log")
+    one, low, high = (axis.xaxis, *axis.get_xlim()) if x else (axis.yaxis, *axis.get_ylim())
     if high / low < 100:
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_locator(NullLocator())
+        one.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        one.set_major_formatter("{x:g}")
+        one.set_minor_locator(NullLocator())
 
 
-def _legend(figure: "Figure", axes: Sequence["Axes"], methods: Sequence[str], stamp: str, most: int) -> None:
+def _legend(figure: "Figure", axes: Sequence["Axes"], methods: Sequence[str], stamp: str, *, wide: bool) -> None:
     """One legend above all panels, in the paper's order, of the methods drawn; the stamp is its title."""
     found: dict[str, Any] = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
         found |= dict(zip(labels, handles, strict=True))
     shown = [method for method in methods if method in found]
+    most, room = (8, 112) if wide else (4, 56)
     rows = -(-len(shown) // most)
+    while rows < len(shown) and _letters(shown, rows) > room:
+        rows += 1
     legend = figure.legend(
         [found[method] for method in shown], shown, loc="outside upper center", ncols=-(-len(shown) // rows),
         columnspacing=1.2, handletextpad=0.5, borderpad=0.1, title=stamp or None,
     )  # fmt: skip
     legend.get_title().set(**STAMP)
+
+
+def _letters(names: Sequence[str], rows: int) -> int:
+    """About how wide a legend of so many rows is, which is filled by columns; a handle takes the place of seven."""
+    columns = [names[first : first + rows] for first in range(0, len(names), rows)]
+    return sum(max(map(len, column)) + 7 for column in columns)
 
 
 def _same_x(axes: Sequence["Axes"], panels: Sequence[Panel]) -> None:

@@ -42,7 +42,7 @@ FROM_ZERO = ["test_wga", "test_avg", "pi", "disparity"]
 # Axis -> (its title, the column of runs that it is of).
 AXES = {
     "target": ("Target ε", "target"),
-    "claimed": ("ε claimed: no bound", "claim_epsilon"),
+    "claimed": ("ε claimed by {}: no bound", "claim_epsilon"),
     "proven": ("ε proven", "epsilon_max"),
 }
 
@@ -108,11 +108,18 @@ def _panel(
     printed = _printed(manifest, runs, part) if axis == "claimed" else None
     limits = [lines for lines in (_without(scored, data, part), printed) if lines is not None and len(lines)]
     return Panel(
-        data=data, title=part.title + (", printed: dashed" if printed is not None and len(printed) else ""),
-        xlabel=label, ylabel="Test accuracy" if part.accuracy and titled else "", bars=True,
-        percent=part.name != "epsilon_group", from_zero=part.name in FROM_ZERO, log=part.name == "epsilon_group",
-        log_x=axis != "target" and len(data) > 0, limits=pd.concat(limits) if limits else None,
-    )  # fmt: skip
+        data=data,
+        title=part.title + (", printed: dashed" if printed is not None and len(printed) else ""),
+        xlabel=label.format(", ".join(runs["claim_rule"].dropna().unique())),
+        ylabel="Test accuracy" if part.accuracy and titled else "",
+        bars=True,
+        percent=part.name != "epsilon_group",
+        from_zero=part.name in FROM_ZERO,
+        log=part.name == "epsilon_group",
+        log_x=axis != "target" and len(data) > 0,
+        round_ticks=axis != "target",
+        limits=pd.concat(limits) if limits else None,
+    )
 
 
 def _quantities(manifest: Manifest, runs: pd.DataFrame, groups: pd.DataFrame) -> list[_Quantity]:
@@ -236,7 +243,7 @@ def _summary(
         size = int((runs["method"] == method).sum())
         texts = [spread_text(spread(own[part.name]), needed=size) if part.accuracy else DASH for part in quantities]
         body.append([method, *[OPEN] * len(axes), *texts])
-    header = ["Method", *(AXES[axis][0].partition(":")[0] for axis in axes), *(part.title for part in quantities)]
+    header = ["Method", *(AXES[axis][0].partition(" by")[0] for axis in axes), *(part.title for part in quantities)]
     return plain_table(f"{caption}.", header, body)
 
 

@@ -165,7 +165,7 @@ def test_each_axis_has_its_panels_and_the_papers_curve_only_the_claimed(
     by_claim(tmp_path)
     (sheet,) = sheets
     assert sheet.across == 3 and [panel.log_x for panel in sheet.panels] == [True] * 6
-    assert [panel.xlabel for panel in sheet.panels] == ["ε claimed: no bound"] * 3 + ["ε proven"] * 3
+    assert [panel.xlabel for panel in sheet.panels] == ["ε claimed by gdp_clt: no bound"] * 3 + ["ε proven"] * 3
     first, below = sheet.panels[0], sheet.panels[3]
     assert sorted(first.data["x"]) == [0.2592, 1.67] and sorted(below.data["x"]) == [0.6, 4.13]
     assert first.limits is not None and below.limits is not None
