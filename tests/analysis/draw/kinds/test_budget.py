@@ -136,7 +136,7 @@ def by_claim(root: Path, **options: Any) -> Drawing:
     runs = [claimed(root, "dpsgd", seed, 0.5, (1.67, 4.13), men) for seed, men in enumerate((0.7, 0.9))]
     runs += [claimed(root, "dpsgd", 0, 1, (0.2592, 0.6), 0.8)]
     scores = {"accuracy": [0.9, 0.7], "loss": [0, 0], "count": [30, 10], "wga": 0.7, "avg": 0.8}
-    same = {"dataset": "celeba_hair", "group_names": ["men", "women"], "test": scores, "valid": None}
+    same: dict[str, Any] = {"dataset": "celeba_hair", "group_names": ["men", "women"], "test": scores, "valid": None}
     write_run(root, "open", algorithm="sgd", plan=None, **same)
     runs.append(entry("open", label="sgd", dataset="celeba_hair"))
     given = {"methods": {"sgd": "SGD", "dpsgd": "DP-SGD"}, "metrics": ["disparity", "total", "wga"]}
