@@ -105,7 +105,7 @@ def _one_run(case: Configured, confidence: float) -> list[Finding]:
 
     Each canary may be betrayed with probability delta, so the plan is made for one that is small beside all of them.
     """
-    batch = {"batch_size": case.full_batch(STEPS).batch_size, "max_steps": STEPS, "evaluations": 1}
+    batch = {"batch_size": case.full_batch(STEPS).batch_size, "rate": None, "max_steps": STEPS, "evaluations": 1}
     schedule, privacy = case.config["schedule"] | batch, case.config["privacy"] | {"delta": SMALL_DELTA}
     options = Options(confidence=confidence, record="pixel", canaries=200, runs=20)
     rows = Game({**case.config, "schedule": schedule, "privacy": privacy}, options).play()
