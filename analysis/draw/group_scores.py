@@ -23,16 +23,19 @@ SEPARATOR = ", "  # between a group and what a part of it has in common
 OF_ONE_RUN = ["total", "worst", *NOTIONS]
 
 
-def score_groups(manifest: Manifest, runs: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
-    """The finished runs with `accuracies` of the groups that are shown (in percent), on test, and OF_ONE_RUN."""
+def score_groups(manifest: Manifest, runs: pd.DataFrame, store: Store) -> pd.DataFrame:
+    """The finished runs with `accuracies` of the groups that are shown (in percent), on test, and OF_ONE_RUN.
+
+    Groups that overlap do not add up to all samples: the total is that of the partition.
+    """
     done = runs[runs["status"] == "done"].reset_index(drop=True)
-    rows = groups[(groups["split"] == "test") & groups["run_id"].isin(done["run_id"])]
+    rows, parts = (_tested(frame, done) for frame in (store.groups, store.partition))
     of_run = {
         run_id: dict(zip(own["group_name"], own["accuracy"] * 100, strict=True))
         for run_id, own in rows.groupby("run_id")
     }
     wholes = {run_id: _wholes(own) for run_id, own in rows.groupby("run_id")}
-    found = notions(rows).assign(total=total_accuracy(rows) * 100) if len(rows) else pd.DataFrame(columns=OF_ONE_RUN)
+    found = notions(rows).assign(total=total_accuracy(parts) * 100) if len(rows) else pd.DataFrame(columns=OF_ONE_RUN)
     of_done = [of_run.get(run_id, {}) for run_id in done["run_id"]]
     accuracies = [
         [
@@ -44,6 +47,10 @@ def score_groups(manifest: Manifest, runs: pd.DataFrame, groups: pd.DataFrame) -
     worst = [min(own.values(), default=None) for own in of_done]
     others = found.reindex(done["run_id"]).reset_index(drop=True)
     return done.assign(accuracies=accuracies, **{name: others[name] for name in ("total", *NOTIONS)}, worst=worst)
+
+
+def _tested(groups: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    return groups[(groups["split"] == "test") & groups["run_id"].isin(runs["run_id"])]
 
 
 def _wholes(rows: pd.DataFrame) -> dict[str, float]:
@@ -106,14 +113,14 @@ def head(manifest: Manifest, method: str) -> str:
 
 
 def measured(manifest: Manifest, store: Store, runs: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
-    """What `probe.group_gradients_every` wrote: a row for each finished run, step and group that is shown.
+    """What `probe.group_gradients_every` wrote: a row for each finished run, step and group (of the partition) shown.
 
     Returns:
         method, dataset, seed, step, epoch, group (its title), and the metrics; NaN for what is not finite.
     """
     done = runs.loc[runs["status"] == "done", ["run_id", "method", "dataset", "seed"]]
     lines = store.history[store.history["kind"] == "group_gradients"].merge(done, on="run_id")
-    every = store.groups.drop_duplicates(["run_id", "group"]).groupby("run_id")["group_name"].agg(list)
+    every = store.partition.drop_duplicates(["run_id", "group"]).groupby("run_id")["group_name"].agg(list)
     rows = []
     for line in lines.to_dict("records"):
         names = every[line["run_id"]]

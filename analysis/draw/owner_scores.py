@@ -21,6 +21,7 @@ from rawls.analysis.metrics.owners import SCORES, scored_on, together, worst
 from rawls.analysis.read.holdings import holdings
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest
+from rawls.runners.store.stored import of_partition
 
 SHOW = ["owners", "worst", "overall", "classes"]
 OVERALL, WORST = "overall", "worst"
@@ -96,7 +97,7 @@ def score(manifest: Manifest, store: Store, runs: pd.DataFrame, *, in_training: 
     done = runs.loc[runs["status"] == "done"]
     split = str(manifest.draw.get("split", "test"))
     rows = _evaluations(store, done, split) if in_training else _ends(store, done, split)
-    named = store.groups[store.groups["run_id"].isin(done["run_id"])]
+    named = store.partition[store.partition["run_id"].isin(done["run_id"])]
     units = scored_on(holdings(store.root, done["run_id"].unique()), store.owners, named)
     of_owners = together(rows.merge(units[["run_id", "unit", "group"]], on=["run_id", "group"]), [*AT, "unit"])
     part_of = dict(zip(done["run_id"], done["part"], strict=True))
@@ -148,7 +149,7 @@ def _evaluations(store: Store, done: pd.DataFrame, split: str) -> pd.DataFrame:
     history = store.history
     lines = history[(history["kind"] == "evaluation") & (history["split"] == split)]
     lines = lines[lines["run_id"].isin(done["run_id"])]
-    kept = {name: lines[name].map(list).astype(object) for name in (*SCORES, "count") if name in lines}
+    kept = {name: _by_group(lines, name) for name in (*SCORES, "count") if name in lines}
     if len(kept) < 3 or lines.empty:
         return pd.DataFrame(columns=[*AT, "group", *SCORES, "count"])
     rows = lines[AT].assign(**kept).explode([*SCORES, "count"], ignore_index=True)
@@ -156,8 +157,17 @@ def _evaluations(store: Store, done: pd.DataFrame, split: str) -> pd.DataFrame:
     return rows.astype(dict.fromkeys((*SCORES, "count"), float))
 
 
+def _by_group(lines: pd.DataFrame, name: str) -> "pd.Series[Any]":
+    """Lists of a score of the groups that owners hold, which are those of the partition where others overlap."""
+    values = lines[name].astype(object)
+    if of_partition(name) in lines:
+        other = lines[of_partition(name)].astype(object)
+        values = other.where(other.notna(), values)
+    return values.map(list).astype(object)
+
+
 def _ends(store: Store, done: pd.DataFrame, split: str) -> pd.DataFrame:
-    rows = store.groups[(store.groups["split"] == split) & store.groups["run_id"].isin(done["run_id"])]
+    rows = store.partition[(store.partition["split"] == split) & store.partition["run_id"].isin(done["run_id"])]
     return rows.assign(step=0.0)[[*AT, "group", *SCORES, "count"]]
 
 

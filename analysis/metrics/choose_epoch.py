@@ -5,7 +5,7 @@ sort. The choice sees validation rows alone. Of private runs these are private t
 looked at: `uncovered` says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 import numpy as np
@@ -35,10 +35,15 @@ def best_steps(history: pd.DataFrame) -> "pd.Series[float]":
     return rows.sort_values(["wga", "step"]).groupby("run_id")["step"].last()
 
 
-def at_best_steps(runs: pd.DataFrame, groups: pd.DataFrame, history: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def at_best_steps(
+    runs: pd.DataFrame, groups: pd.DataFrame, history: pd.DataFrame, called: Callable[[str], str] = str
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`runs` and `groups` with the scores that finished runs had there; NaN for what was not logged.
 
     A large test part is evaluated as a whole at the end alone: before that, scores are those of a fixed sample of it.
+
+    Args:
+        called: what the history calls a score of these groups.
     """
     done = runs.loc[runs["status"] == "done", "run_id"]
     there = history[history["step"] == history["run_id"].map(best_steps(history))]
@@ -50,7 +55,7 @@ def at_best_steps(runs: pd.DataFrame, groups: pd.DataFrame, history: pd.DataFram
         mine = (groups["split"] == split) & groups["run_id"].isin(done)
         keys = list(zip(groups.loc[mine, "run_id"], groups.loc[mine, "group"], strict=True))
         for name in _OF_A_GROUP:
-            values = _by_group(own[name]) if name in own else {}
+            values = _by_group(own[called(name)]) if called(name) in own else {}
             groups.loc[mine, name] = np.array([values.get(key) for key in keys], dtype=float)
         groups.loc[mine & (groups["count"] == 0), ["accuracy", "loss"]] = np.nan
     return runs, groups

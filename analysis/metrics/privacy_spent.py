@@ -94,7 +94,7 @@ def privacy(store: Store, runs: pd.DataFrame, methods: Sequence[str]) -> Privacy
     if done.empty:
         return None
     done = done.assign(budget=budgets(done))
-    of_groups = store.groups[store.groups["run_id"].isin(done["run_id"])].drop_duplicates(["run_id", "group"])
+    of_groups = store.partition[store.partition["run_id"].isin(done["run_id"])].drop_duplicates(["run_id", "group"])
     place = {method: number for number, method in enumerate(methods)}
     settings = [
         _Setting(
@@ -227,7 +227,7 @@ def _accuracies(store: Store, settings: Sequence[_Setting]) -> "pd.Series[float]
     """(run id, owner) -> test accuracy on the classes that the owner mainly has."""
     owners = pd.concat([setting.owners for setting in settings]) if settings else store.owners[:0]
     run_ids = owners["run_id"].unique()
-    groups = store.groups[store.groups["run_id"].isin(run_ids)]
+    groups = store.partition[store.partition["run_id"].isin(run_ids)]
     return owner_accuracies(holdings(store.root, run_ids), owners, groups)
 
 

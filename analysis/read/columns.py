@@ -5,7 +5,7 @@ A missing number is NaN, a missing text None or NaN. Accuracies are fractions.
 
 from difflib import get_close_matches
 
-COLUMNS: dict[str, dict[str, str]] = {
+_COLUMNS: dict[str, dict[str, str]] = {
     # one row per run, whatever its state
     "runs": {
         "run_id": "16 hexadecimal digits, the hash of the run's configuration; its folder is runs/<run_id>",
@@ -70,7 +70,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "…": "whatever else the runs logged, under its own name: accuracy, loss, count, group_weights, and of a "
         "probe gradient_norm, gradient_variance, clipping_error (one entry per group, as lists or arrays)",
     },
-    # one row per run, split and group, of the last iterate; a plan-only run has one per group, without a split
+    # one row per run, split and group, of the last iterate; a plan-only run has one per group, without a split. The
+    # frame `partition` has the same columns, of the groups that rows are drawn and charged by
     "groups": {
         "run_id": "the run",
         "split": "'test' or 'valid'",
@@ -80,8 +81,9 @@ COLUMNS: dict[str, dict[str, str]] = {
         "loss": "its mean loss; NaN where it is empty",
         "count": "its samples in the split; 0 where it is empty",
         "train_count": "its samples in the training split",
-        "calibrated": "whether the noise was calibrated for it; None if the summary does not say",
-        "epsilon": "what the plan charges its members: what is guaranteed",
+        "calibrated": "whether the noise was calibrated for it; None if the summary does not say, and of groups that "
+        "overlap, which nothing is calibrated for or charged by: the frame `partition` says what their members are",
+        "epsilon": "what the plan charges its members: what is guaranteed; NaN of groups that overlap",
         "epsilon_spent": "what the ledger came to for them",
         "positives": "of a task of two classes, its samples of class 1; NaN of other tasks, and where "
         "a run is older than this column",
@@ -117,8 +119,11 @@ COLUMNS: dict[str, dict[str, str]] = {
 }
 
 
+COLUMNS = _COLUMNS | {"partition": _COLUMNS["groups"]}
+
+
 def describe(frame: str) -> str:
-    """The columns of 'runs', 'groups', 'owners', 'history' or 'ledger' and what they mean, a line each."""
+    """The columns of 'runs', 'groups', 'partition', 'owners', 'history' or 'ledger', a line each."""
     if frame not in COLUMNS:
         near = get_close_matches(frame, COLUMNS, n=1, cutoff=0.0)[0]
         raise ValueError(f"unknown frame {frame!r}: did you mean {near!r}? (choose from {', '.join(COLUMNS)})")

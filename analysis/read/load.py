@@ -5,6 +5,7 @@
 Frames, whose every column analysis/read/columns.py explains (print(rawls.describe("runs"))):
     store.runs      one row per run, whatever its state
     store.groups    one row per run, split and group, of the last iterate. An empty group has count 0 and NaN, never 0
+    store.partition the same of the groups that rows are drawn and charged by: others where evaluated groups overlap
     store.owners    one row per run and owner, of methods that keep a budget for each
     store.history   one row per line of history.jsonl; read when it is first asked for
     store.ledger    one row per release of a finished run; read when it is first asked for
@@ -32,8 +33,9 @@ import pyarrow.compute as pc
 import yaml
 
 from rawls.analysis.metrics.choose_epoch import LAST, at_best_steps, check_rule
-from rawls.analysis.read import histories, ledgers
+from rawls.analysis.read import histories, ledgers, members
 from rawls.analysis.read.cache import Rows, cached, in_order, merged
+from rawls.analysis.read.members import GROUPS, OF_GROUPS, OF_OWNERS, OF_PARTITION, OWNERS, group_rows, owner_rows
 from rawls.runners.store.stored import (
     CACHE,
     CONFIG,
@@ -44,6 +46,7 @@ from rawls.runners.store.stored import (
     UNFINISHED,
     format_of,
     from_yaml,
+    of_partition,
 )
 from rawls.runners.store.stored import RUNS as RUN_FOLDERS
 
@@ -71,22 +74,10 @@ ASSUMPTIONS = ["assumptions"]
 MADE_BY = ["git_sha", "git_dirty", "versions", "device", "finished"]
 RUNS = RUN_TEXTS + ["private"] + RUN_NUMBERS + CLAIM_TEXTS + PLAN_TEXTS + PLAN_NUMBERS + ASSUMPTIONS + MADE_BY
 HISTORY = histories.COLUMNS
-POSITIVES = ["positives", "predicted_positives", "true_positives"]
-GROUPS = [
-    "run_id", "split", "group", "group_name", "accuracy", "loss", "count", "train_count", "calibrated", "epsilon",
-    "epsilon_spent", *POSITIVES,
-]  # fmt: skip
-OWNERS = ["run_id", "owner", "owner_name", "budget", "epsilon", "epsilon_spent"]
 BOOLS = ["private", "git_dirty"]
 
-_GROUP_TYPES = {"split": pa.string(), "group": pa.int64(), "group_name": pa.string(), "calibrated": pa.bool_()}
-# A run's rows of `groups` are lists in its row of `runs`, a column each.
-_OF_GROUPS = {f"groups.{name}": pa.list_(_GROUP_TYPES.get(name, pa.float64())) for name in GROUPS[1:]}
-# And so of owners, whose number is the place in the list.
-_OF_OWNERS = {f"owners.{name}": pa.list_(pa.float64()) for name in OWNERS[1:]}
-_OF_OWNERS |= {"owners.owner": pa.list_(pa.int64()), "owners.owner_name": pa.list_(pa.string())}
 _TYPES = {name: pa.float64() for name in RUN_NUMBERS + PLAN_NUMBERS} | dict.fromkeys(BOOLS, pa.bool_())
-_SCHEMA = pa.schema({name: _TYPES.get(name, pa.string()) for name in RUNS} | _OF_GROUPS | _OF_OWNERS)
+_SCHEMA = pa.schema({name: _TYPES.get(name, pa.string()) for name in RUNS} | OF_GROUPS | OF_PARTITION | OF_OWNERS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +85,14 @@ class Store:
     """The frames; analysis/read/columns.py explains their columns.
 
     Args:
-        epoch: by which rule of analysis/metrics/choose_epoch.py the scores of `runs` and `groups` were chosen.
+        parted: the rows of `partition` of runs whose evaluated groups overlap; most stores have none.
+        epoch: by which rule of analysis/metrics/choose_epoch.py the scores of `runs` and the groups were chosen.
     """
 
     root: Path
     runs: pd.DataFrame
     groups: pd.DataFrame
+    parted: pd.DataFrame
     owners: pd.DataFrame
     epoch: str = LAST
 
@@ -114,7 +107,18 @@ class Store:
         if self.epoch != LAST:
             raise ValueError(f"the scores of this store are those of epoch '{self.epoch}': load it again for {rule}")
         runs, groups = at_best_steps(self.runs, self.groups, self.history)
-        return replace(self, runs=runs, groups=groups, epoch=rule)
+        parted = self.parted
+        if len(parted):
+            _, parted = at_best_steps(self.runs, parted, self.history, of_partition)
+        return replace(self, runs=runs, groups=groups, parted=parted, epoch=rule)
+
+    @cached_property
+    def partition(self) -> pd.DataFrame:
+        """The groups that epsilons are of; `groups` itself, if no run has others."""
+        if self.parted.empty:
+            return self.groups
+        others = self.groups[~self.groups["run_id"].isin(self.parted["run_id"])]
+        return pd.concat([others, self.parted], ignore_index=True) if len(others) else self.parted
 
     @cached_property
     def history(self) -> pd.DataFrame:
@@ -122,7 +126,7 @@ class Store:
         wanted = list(self.runs["run_id"])
         folders = _folders(self.root / RUN_FOLDERS)  # a run may have ended since its row was read
         found = {run_id: folders[run_id] for run_id in wanted if run_id in folders}
-        done, others = _parted(found)
+        done, others = _by_state(found)
         lines = histories.load(self.root / CACHE / "history.arrow", done, others, list(found))
         return lines.astype(dict.fromkeys(histories.NUMBERS, float))
 
@@ -146,25 +150,26 @@ def load(results_root: str | Path, run_ids: Iterable[str] | None = None) -> Stor
     _check_format(root)
     folders = _folders(root / RUN_FOLDERS)
     wanted = sorted(folders) if run_ids is None else [run for run in dict.fromkeys(run_ids) if run in folders]
-    done, others = _parted({run_id: folders[run_id] for run_id in wanted})
+    done, others = _by_state({run_id: folders[run_id] for run_id in wanted})
     finished = cached(
         root / CACHE / "runs.arrow",
         done,
         (SUMMARY, ENVIRONMENT),
         lambda ids: _rows([_finished(run, done[run]) for run in ids]),
-        code=(Path(__file__),),
+        code=(Path(__file__), Path(members.__file__)),
     )
     unfinished = _rows([_unfinished(run, folders[run][0], Path(folder)) for run, folder in others.items()])
     table = in_order(merged([finished, unfinished]), wanted)
     return Store(
         root=root,
         runs=_runs_frame(table),
-        groups=_members(table, list(_OF_GROUPS), GROUPS),
-        owners=_members(table, list(_OF_OWNERS), OWNERS),
+        groups=_members(table, list(OF_GROUPS), GROUPS),
+        parted=_members(table, list(OF_PARTITION), GROUPS),
+        owners=_members(table, list(OF_OWNERS), OWNERS),
     )
 
 
-def _parted(folders: Mapping[str, tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
+def _by_state(folders: Mapping[str, tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
     """run id -> folder, of the finished runs and of the others."""
     done = {run_id: folder for run_id, (status, folder) in folders.items() if status not in UNFINISHED}
     return done, {run_id: folder for run_id, (_, folder) in folders.items() if run_id not in done}
@@ -254,7 +259,8 @@ def _finished(run_id: str, folder: str) -> dict[str, Any]:
     try:
         with open(f"{folder}/{SUMMARY}", "rb") as file:
             summary = json.loads(file.read())
-        return _from_summary(run_id, summary) | _made_by(folder) | _groups(summary) | _owners(summary)
+        rows = group_rows(summary) | owner_rows(summary)
+        return _from_summary(run_id, summary) | _made_by(folder) | rows
     except (OSError, ValueError, TypeError, AttributeError) as problem:
         return {"run_id": run_id, "status": "unreadable", "error": f"{run_id}/{SUMMARY}: {problem}"}
 
@@ -306,57 +312,6 @@ def _made_by(folder: str) -> dict[str, Any]:
         return made | {"versions": json.dumps(environment.get("versions"))}
     except (OSError, ValueError, AttributeError):
         return {}
-
-
-def _groups(summary: dict[str, Any]) -> dict[str, list[Any]]:
-    """The run's rows of `groups`. A plan-only run has no splits: its groups get one row each, with split None.
-
-    Epsilon is the plan's, which the ledger was found to keep. What the ledger spent is no guarantee where what a group
-    is charged depends on what was released (ASC's batches do).
-    """
-    plan = summary.get("plan") or {}
-    names, epsilons = summary.get("group_names") or [], plan.get("epsilon_per_group") or []
-    covered = plan.get("covered_groups")
-    number = max(len(names), len(epsilons))
-    splits: list[str | None] = [split for split in ("test", "valid") if summary.get(split)] or [None]
-    found: dict[str, list[Any]] = {name: [] for name in _OF_GROUPS}
-    for split in splits:
-        scores = summary.get(split) or {} if split else {}
-        counts = _padded(scores.get("count"), number)
-        found["groups.split"] += [split] * number
-        found["groups.group"] += range(number)
-        found["groups.group_name"] += [None if name is None else str(name) for name in _padded(names, number)]
-        for name in ("accuracy", "loss"):
-            values = _padded(scores.get(name), number)
-            found[f"groups.{name}"] += [None if count == 0 else x for x, count in zip(values, counts, strict=True)]
-        found["groups.count"] += counts
-        for name in POSITIVES:
-            found[f"groups.{name}"] += _padded(scores.get(name), number)
-        found["groups.train_count"] += _padded(summary.get("group_sizes"), number)
-        found["groups.calibrated"] += [None if covered is None else group in covered for group in range(number)]
-        found["groups.epsilon"] += _padded(epsilons, number)
-        found["groups.epsilon_spent"] += _padded(summary.get("ledger_epsilon_per_group"), number)
-    return found
-
-
-def _owners(summary: dict[str, Any]) -> dict[str, list[Any]]:
-    """The run's rows of `owners`: none, unless its method keeps a budget for each."""
-    plan = summary.get("plan") or {}
-    budgets, epsilons = plan.get("owner_budgets") or [], plan.get("epsilon_per_owner") or []
-    number = max(len(budgets), len(epsilons))
-    names = _padded(summary.get("owner_names"), number)
-    return {
-        "owners.owner": list(range(number)),
-        "owners.owner_name": [None if name is None else str(name) for name in names],
-        "owners.budget": _padded(budgets, number),
-        "owners.epsilon": _padded(epsilons, number),
-        "owners.epsilon_spent": _padded(summary.get("ledger_epsilon_per_owner"), number),
-    }
-
-
-def _padded(values: Sequence[Any] | None, number: int) -> list[Any]:
-    given = list(values or [])[:number]
-    return given + [None] * (number - len(given))
 
 
 def _from_config(path: Path) -> dict[str, Any]:

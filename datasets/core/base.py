@@ -91,11 +91,36 @@ class InMemory:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Overlapping:
+    """Groups of which a row may be in several, or in none: for evaluation alone, beside the partition.
+
+    Args:
+        members: [row, group], whether the row is in the group.
+    """
+
+    names: tuple[str, ...]
+    members: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if self.members.dtype != np.bool_ or self.members.shape[1:] != (len(self.names),):
+            raise ValueError(
+                f"members must be bool [row, group] of {len(self.names)} groups, "
+                f"not {self.members.dtype} {list(self.members.shape)}"
+            )
+
+    def sizes(self, rows: Rows) -> Rows:
+        """How many of the rows are in each group."""
+        return self.members[rows].sum(0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Data:
     """A loaded dataset.
 
     Args:
         labels: of all rows, as they are evaluated.
+        groups: of all rows, a partition: what is sampled and accounted by; and evaluated by, unless groups overlap.
+        overlapping: the groups that are evaluated, where they are no partition.
         splits: by seed.
         left_out: the training rows that the split of a seed does without, where it is trained on a half.
         taught: labels of all rows as training is told them, by seed, where some are told wrong.
@@ -110,6 +135,7 @@ class Data:
     splits: Callable[[int], Split]
     left_out: Callable[[int], Rows] = no_rows
     taught: Callable[[int], Tensor] | None = None
+    overlapping: Overlapping | None = None
 
     def told(self, seed: int) -> Tensor:
         """Labels of all rows as training is told them."""
@@ -157,7 +183,7 @@ class Dataset(ABC):
     """
 
     name: ClassVar[str]
-    group_names: ClassVar[tuple[str, ...]]
+    group_names: ClassVar[tuple[str, ...]]  # of the partition
     minority_groups: ClassVar[tuple[int, ...]]  # designated ones: aZB-weak is calibrated on the smallest other group
     sources: ClassVar[tuple[Source, ...]] = ()
     assumptions: ClassVar[tuple[str, ...]] = ()  # private data read outside the accounting, said in every ledger
@@ -243,7 +269,8 @@ def _content_digest(dataset: Dataset, root: Path) -> str | None:
     """Of labels, groups and inputs (some, where they are not in memory); None if nothing can be loaded, as yet."""
     try:
         data = dataset.load(root)
-        return _digest((data.labels, data.groups, *_telling(data)), data)
+        members = () if data.overlapping is None else (data.overlapping.members,)
+        return _digest((*(labels.numpy() for labels in (data.labels, data.groups)), *members, *_telling(data)), data)
     except (ValueError, OSError):
         return None
 
@@ -254,20 +281,20 @@ def inputs_digest(data: Data) -> str:
     return sha256(told.encode()).hexdigest()
 
 
-def _digest(tensors: Iterable[Tensor], data: Data) -> str:
+def _digest(arrays: Iterable[NDArray[np.generic]], data: Data) -> str:
     digest = sha256(repr(data.inputs.shape).encode())
-    for tensor in tensors:
-        digest.update(tensor.contiguous().numpy().tobytes())
+    for array in arrays:
+        digest.update(array.tobytes())
     return digest.hexdigest()
 
 
-def _telling(data: Data) -> Iterator[Tensor]:
+def _telling(data: Data) -> Iterator[NDArray[np.generic]]:
     """The inputs that tell these from others, some at a time: all of them, where they are in memory."""
     import torch
 
     rows, inputs = torch.arange(len(data.labels)), data.inputs
     some = rows if isinstance(inputs, InMemory) else rows[:: max(1, len(rows) // SAMPLED_ROWS)]
-    return map(inputs.gather, some.split(rows_at_once(inputs)))
+    return (inputs.gather(part).numpy() for part in some.split(rows_at_once(inputs)))
 
 
 def addressed(seed: int, purpose: str) -> np.random.Generator:

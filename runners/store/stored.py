@@ -49,6 +49,11 @@ NOT_HASHED = frozenset(
 )
 DEAD_AFTER_SECONDS = 60.0
 
+# Where the evaluated groups overlap, a summary names them apart from the partition that epsilons are of, with their
+# training rows; and scores by group have, in summary and history, a second list of the partition's.
+EVALUATED, EVALUATED_SIZES = "evaluated_groups", "evaluated_sizes"
+OF_A_GROUP = ("accuracy", "loss", "count")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
@@ -89,6 +94,21 @@ def from_yaml(text: str | bytes) -> Any:
     import yaml  # here, for the command line answers without it
 
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def of_partition(score: str) -> str:
+    """What a score by group is called of the partition, where evaluated groups overlap."""
+    return f"partition_{score}"
+
+
+def is_of_evaluated(score: str, kind: str) -> bool:
+    """Whether a list in a history's lines of a kind has an entry for each evaluated group.
+
+    What is measured of training batches, or of gradients, and weights of groups are of the partition.
+    """
+    *where, name = score.split("_")
+    own = {*where} <= {"robust", "train", "test", "corrupted"}
+    return own and name in OF_A_GROUP and kind in ("evaluation", "gaps")
 
 
 def mark_of(provenance: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rawls.runners.store.stored import LEDGER, folder_of
+from rawls.runners.store.stored import EVALUATED, LEDGER, OF_A_GROUP, folder_of, of_partition
 from rawls.runners.tracking.run_names import Known, known
 
 FOLDER = "wandb"
@@ -213,13 +213,20 @@ def curves(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def group_rows(summary: Mapping[str, Any]) -> Iterator[list[Any]]:
-    """One row for each split and group, in the order of `_GROUP_COLUMNS`; an empty group has no accuracy."""
+    """One row for each split and group, in the order of `_GROUP_COLUMNS`; an empty group has no accuracy.
+
+    Where the evaluated groups overlap they come first, and those that epsilons are of behind them.
+    """
     planned = (summary.get("plan") or {}).get("epsilon_per_group") or []
     spent = summary.get("ledger_epsilon_per_group") or []
+    evaluated = summary.get(EVALUATED) or []
+    called = of_partition if evaluated else str
     for split in ("valid", "test"):
         scores = summary.get(split) or {}
+        for group, name in enumerate(evaluated):
+            yield [split, group, name, *(_at(scores.get(key), group) for key in OF_A_GROUP), None, None]
         for group, name in enumerate(summary.get("group_names") or []):
-            values = [_at(scores.get(key), group) for key in ("accuracy", "loss", "count")]
+            values = [_at(scores.get(called(key)), group) for key in OF_A_GROUP]
             yield [split, group, name, *values, _at(planned, group), _at(spent, group)]
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from rawls.runners.cli.arguments import results_root
 from rawls.runners.config.errors import ConfigError, nearest
 from rawls.runners.store.results_store import Store
-from rawls.runners.store.stored import HISTORY, folder_of, variants
+from rawls.runners.store.stored import EVALUATED, HISTORY, folder_of, variants
 from rawls.runners.tracking.run_names import LONGEST_TAG
 from rawls.runners.tracking.tracker import JOB_TYPE
 from rawls.runners.tracking.wandb_sync import NO_KEY
@@ -42,7 +42,8 @@ class Shown:
     Args:
         target: the target whose runs it shows; None for all runs.
         group_by: the key of the configuration that draws a line or a bar: `setting` where a method has several.
-        group_names: of the groups of the data, in the order of their numbers.
+        group_names: of the groups that rows are drawn and charged by, in the order of their numbers.
+        evaluated: of those that accuracies are of: others where groups overlap.
     """
 
     project: str
@@ -50,6 +51,7 @@ class Shown:
     target: str | None
     group_by: Literal["method", "setting"]
     group_names: tuple[str, ...]
+    evaluated: tuple[str, ...]
     has_weights: bool
 
     @property
@@ -92,7 +94,8 @@ def look(root: Path, target: str | None) -> Shown:
         entity=tracking["entity"],
         target=target,
         group_by="method" if by_method else "setting",
-        group_names=_group_names(store.summary(run_id) for run_id in done),
+        group_names=_names(_groups(store.summary(run_id)) for run_id in done),
+        evaluated=_names(_evaluated(store.summary(run_id)) for run_id in done),
         has_weights=any(_logs_weights(root, run_id) for run_id in done),
     )
 
@@ -155,7 +158,7 @@ def workspace(shown: Shown, entity: str) -> Any:
     def curve(title: str, metric: str) -> Any:
         return wr.LinePlot(title=title, y=[metric], max_runs_to_show=_MOST_LINES, **grouped)
 
-    groups = list(enumerate(shown.group_names))
+    groups, evaluated = (list(enumerate(names)) for names in (shown.group_names, shown.evaluated))
     best = wr.ScatterPlot(title="Test WGA against AVG", x=wr.SummaryMetric("test/avg"), y=wr.SummaryMetric("test/wga"))
     sections: dict[str, list[Any]] = {
         "Test: worst group (WGA) and mean of groups (AVG)": [
@@ -163,10 +166,10 @@ def workspace(shown: Shown, entity: str) -> Any:
         ],
         "Validation: WGA and AVG": [curve("Validation WGA", "valid/wga"), curve("Validation AVG", "valid/avg")],
         "Groups: accuracy on validation": [
-            curve(f"Validation accuracy: {name}", f"valid/accuracy/{group}") for group, name in groups
+            curve(f"Validation accuracy: {name}", f"valid/accuracy/{group}") for group, name in evaluated
         ],
         "Groups: accuracy on test": [
-            bars(f"Test accuracy: {name}", f"test/accuracy/{group}") for group, name in groups
+            bars(f"Test accuracy: {name}", f"test/accuracy/{group}") for group, name in evaluated
         ],
         "Privacy: ε planned and spent": [
             bars("ε planned and spent", "plan/epsilon", "ledger_epsilon"),
@@ -213,11 +216,19 @@ def _planned(root: Path, target: str) -> Iterator[Mapping[str, Any]]:
     yield from {(run["run_id"], run["label"]): run for run in runs}.values()
 
 
-def _group_names(summaries: Iterator[Mapping[str, Any]]) -> tuple[str, ...]:
+def _groups(summary: Mapping[str, Any]) -> Sequence[str]:
+    return summary.get("group_names") or []
+
+
+def _evaluated(summary: Mapping[str, Any]) -> Sequence[str]:
+    return summary.get(EVALUATED) or _groups(summary)
+
+
+def _names(of_runs: Iterator[Sequence[str]]) -> tuple[str, ...]:
     """What all runs that have a group call it; where they differ, its number."""
     called: dict[int, set[str]] = {}
-    for summary in summaries:
-        for group, name in enumerate(summary.get("group_names") or []):
+    for names_of_run in of_runs:
+        for group, name in enumerate(names_of_run):
             called.setdefault(group, set()).add(name)
     return tuple(names.pop() if len(names) == 1 else f"group {group}" for group, names in sorted(called.items()))
 

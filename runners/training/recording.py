@@ -5,6 +5,7 @@ Measured outside the accounting, on private rows too; nothing of it feeds back i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +28,7 @@ from rawls.datasets.core.base import SMALLEST_CUT, Data, Rows, Split, addressed,
 from rawls.models.engines.base import Engine
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store import environment
-from rawls.runners.store.stored import PRIVACY
+from rawls.runners.store.stored import EVALUATED, EVALUATED_SIZES, OF_A_GROUP, PRIVACY, of_partition
 from rawls.runners.training.gaps import NOTE as GAPS_NOTE
 from rawls.runners.training.gaps import gap_line
 from rawls.runners.training.metrics import group_metrics, positive_counts
@@ -50,22 +51,31 @@ MOST_ROWS = {"train": 2_000, "test": 10_000}
 def evaluated_rows(data: Data, split: Split, num_groups: int, seed: int) -> dict[str, Rows]:
     """The rows of each part that are evaluated while a run trains; of all groups, and a function of the seed alone.
 
-    A split that holds nothing out for validation has no such part.
+    A split that holds nothing out for validation has no such part. Overlapping groups have their shares of a part, for
+    rows that one group lacks would change others: it is so large that even the smallest may expect SMALLEST_CUT.
     """
     found = {}
     for part in ("valid", "train", "test"):
         rows = getattr(split, part)
         if len(rows) == 0:
             continue
-        most = max(MOST_ROWS.get(part, len(rows)), SMALLEST_CUT * num_groups)
+        most = max(_most_rows(data, part, rows), SMALLEST_CUT * num_groups)
         found[part] = cut(rows, data.groups.numpy(), num_groups, most, addressed(seed, f"evaluated {part} rows"))
     return found
 
 
-def rows_at_an_evaluation(split: Split) -> int:
+def rows_at_an_evaluation(data: Data, split: Split) -> int:
     """How many rows one evaluation takes."""
-    parts = zip(split._fields, map(len, split), strict=True)
-    return sum(min(rows, MOST_ROWS.get(part, rows)) for part, rows in parts)
+    return sum(min(len(rows), _most_rows(data, part, rows)) for part, rows in split._asdict().items())
+
+
+def _most_rows(data: Data, part: str, rows: Rows) -> int:
+    most = MOST_ROWS.get(part, len(rows))
+    if data.overlapping is None or len(rows) <= most:
+        return most
+    sizes = data.overlapping.sizes(rows)
+    smallest = int(sizes[sizes > 0].min(initial=len(rows)))
+    return max(most, math.ceil(SMALLEST_CUT * len(rows) / smallest))
 
 
 class Scores(NamedTuple):
@@ -124,7 +134,7 @@ class Recorder:
         line = gap_line(
             lambda rows, moved: self._scores(params, rows, moved),
             lambda rows: self._logits(params, rows),
-            lambda rows: (self.data.groups.numpy()[rows], len(run.prepared.group_names)),
+            self._evaluated,
             self.data.labels.numpy(),
             self.split,
             noise=run.config["probe"]["gap_noise"],
@@ -170,13 +180,28 @@ class Recorder:
         for part, rows in self._sampled.items():
             wanted = self.split.test if at_end and part == "test" else rows
             losses, correct = self._scores(params, wanted)
-            groups, num_groups = self.data.groups.numpy()[wanted], len(run.prepared.group_names)
-            metrics = group_metrics(losses, correct, groups, num_groups)
+            groups, num_groups = self._evaluated(wanted)
+            metrics = group_metrics(losses, correct, groups, num_groups) | self._of_partition(losses, correct, wanted)
             if at_end and self.data.num_classes == 2:
                 self._positives[part] = positive_counts(correct, self.data.labels.numpy()[wanted], groups, num_groups)
             parts[part] = metrics | {"rows": len(wanted)} | self._under_attack(params, part, wanted)
         self._last = run.step if at_end else -1, parts
         return parts
+
+    def _evaluated(self, rows: Rows) -> tuple[np.ndarray, int]:
+        """The groups of these rows that are evaluated, as group_metrics takes them, and how many there are."""
+        overlapping = self.data.overlapping
+        if overlapping is None:
+            return self.data.groups.numpy()[rows], len(self.run.prepared.group_names)
+        return overlapping.members[rows], len(overlapping.names)
+
+    def _of_partition(self, losses: np.ndarray, correct: np.ndarray, rows: Rows) -> dict[str, Any]:
+        """Where overlapping groups are evaluated: what the others come to, for only they add up to all rows."""
+        if self.data.overlapping is None:
+            return {}
+        groups, num_groups = self.data.groups.numpy()[rows], len(self.run.prepared.group_names)
+        metrics = group_metrics(losses, correct, groups, num_groups)
+        return {of_partition(name): metrics[name] for name in OF_A_GROUP}
 
     def _under_attack(self, params: Tensor, part: str, rows: Rows) -> dict[str, Any]:
         """Of a method that attacks its inputs: the accuracies under its attack, from starts that depend on the seed."""
@@ -193,8 +218,7 @@ class Recorder:
             return method.attack(inputs.unsqueeze(0), start, gradients)[0]
 
         losses, correct = self._scores(params, rows, attack)
-        groups = self.data.groups.numpy()[rows]
-        metrics = group_metrics(losses, correct, groups, len(run.prepared.group_names))
+        metrics = group_metrics(losses, correct, *self._evaluated(rows))
         return {f"robust_{name}": metrics[name] for name in ("wga", "avg", "accuracy")}
 
     def _scores(self, params: Tensor, rows: Rows, attack: Callable[[Tensor, Tensor], Tensor] | None = None) -> Scores:
@@ -220,9 +244,12 @@ class Recorder:
             parts["left_out"] = left_out
         rows = np.concatenate(list(parts.values()))
         losses, correct = self._scores(params, rows)
+        overlapping = self.data.overlapping
+        members = {} if overlapping is None else {"member": overlapping.members[rows]}
         buffer = BytesIO()
         np.savez_compressed(
             buffer,
+            **members,
             row=rows,
             split=np.repeat(list(parts), [len(part) for part in parts.values()]),
             label=self.data.labels.numpy()[rows],
@@ -282,8 +309,17 @@ def summary_of(run: RunInTraining, parts: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": run.seconds,
         "group_names": list(prepared.group_names),
         "group_sizes": list(prepared.task.population.group_sizes),
+        **_evaluated_groups(prepared.data, config["seed"]),
         "owner_names": list(prepared.task.owner_names),
         "minority_groups": list(prepared.task.minority_groups),
         "plan": None if plan is None else plan.to_dict() | {"assumptions": list(prepared.assumptions)},
         **parts,
     }
+
+
+def _evaluated_groups(data: Data | None, seed: int) -> dict[str, Any]:
+    """The groups that accuracies are of, and their training rows, where they are others than those of the plan."""
+    if data is None or data.overlapping is None:
+        return {}
+    sizes = data.overlapping.sizes(data.splits(seed).train)
+    return {EVALUATED: list(data.overlapping.names), EVALUATED_SIZES: sizes.tolist()}

@@ -329,7 +329,7 @@ def _counts(where: Where, seed: int) -> tuple[tuple[int, ...], int]:
     split = data.splits(seed)
     num_groups = len(build(json.loads(where.dataset), "dataset").group_names)
     sizes = np.bincount(data.groups.numpy()[split.train], minlength=num_groups)
-    return tuple(sizes.tolist()), rows_at_an_evaluation(split)
+    return tuple(sizes.tolist()), rows_at_an_evaluation(data, split)
 
 
 @lru_cache(maxsize=4)

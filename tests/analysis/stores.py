@@ -94,6 +94,22 @@ def write_run(root: Path, run: str, *, history: Iterable[dict[str, Any]] | None 
         (root / "runs" / run / "history.jsonl").write_text(text, encoding="utf-8")
 
 
+OVERLAPPING = {
+    "wga": 0.25, "avg": 0.5, "accuracy": [0.75, 0.25, 0.5], "loss": [1.0, 3.0, 2.0], "count": [4, 8, 2],
+    "partition_accuracy": [0.5, 0.6], "partition_loss": [1.5, 2.5], "partition_count": [10, 20],
+}  # fmt: skip
+
+
+def write_overlapping(root: Path, run: str, **changes: Any) -> None:
+    """A finished run that is drawn and charged by men and women, and evaluated on three groups that overlap."""
+    fields: dict[str, Any] = {
+        "group_names": ["men", "women"], "group_sizes": [40, 60], "test": OVERLAPPING, "valid": None,
+        "evaluated_groups": ["old", "poor", "tall"], "evaluated_sizes": [9, 8, 7],
+        "plan": {"epsilon_per_group": [1.0, 2.0], "covered_groups": [0]}, "ledger_epsilon_per_group": [0.9, 1.9],
+    }  # fmt: skip
+    write_run(root, run, **fields | changes)
+
+
 def write_unfinished(root: Path, run: str, status: str, *, label: str = "asc", seed: int = 0) -> Path:
     """A folder of a running or failed run."""
     folder = root / "runs" / f"{run}.{status}"

@@ -63,7 +63,7 @@ def budget_figure(manifest: Manifest, store: Store) -> Drawing:
     runs = runs.assign(target=targets.where(~is_open(runs)))
     manifest.check_one_run_per(runs, "method", "target", "seed")
     axes, quantities = _axes(manifest), _quantities(manifest, runs, store.groups)
-    scored = _scored(manifest, runs, store.groups)
+    scored = _scored(manifest, runs, store)
     parts = [
         (_gaps(manifest, scored) if part.name == "pi" else over_seeds(scored, by=["method", "target"], value=part.name))
         .assign(quantity=part.name)
@@ -142,16 +142,16 @@ def _quantities(manifest: Manifest, runs: pd.DataFrame, groups: pd.DataFrame) ->
     return found
 
 
-def _scored(manifest: Manifest, runs: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
+def _scored(manifest: Manifest, runs: pd.DataFrame, store: Store) -> pd.DataFrame:
     """The finished runs with a column for each quantity but π; accuracies in percent."""
-    scored = score_groups(manifest, runs, groups)
-    titles = group_titles(manifest, runs["dataset"].iloc[0], runs, groups)
+    scored = score_groups(manifest, runs, store)
+    titles = group_titles(manifest, runs["dataset"].iloc[0], runs, store.groups)
     columns = {
         f"accuracy/{title}": [accuracies[place] for accuracies in scored["accuracies"]]
         for place, title in enumerate(titles)
     }
     group = manifest.draw.get("group")
-    reached = scored["epsilon_max"] if group is None else _epsilon_of(str(group), scored, groups)
+    reached = scored["epsilon_max"] if group is None else _epsilon_of(str(group), scored, store.partition)
     scored[["test_wga", "test_avg"]] *= 100
     apart = [disparity(accuracies) for accuracies in scored["accuracies"]]
     return scored.assign(**columns, total=scored["total"].astype(float), epsilon_group=reached, disparity=apart)

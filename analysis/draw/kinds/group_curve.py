@@ -29,7 +29,7 @@ def group_curve(manifest: Manifest, store: Store) -> Drawing:
     runs = of_one_dataset(manifest, store)
     manifest.check_one_run_per(runs, "method", "seed")
     metric = _metric(manifest)
-    groups = group_titles(manifest, runs["dataset"].iloc[0], runs, store.groups)
+    groups = group_titles(manifest, runs["dataset"].iloc[0], runs, store.partition)
     rows = measured(manifest, store, runs, [metric])
     points = over_seeds(rows, by=["method", "group", "step", "epoch"], value=metric, positive=True)
     points = points.rename(columns={"epoch": "x"})

@@ -41,7 +41,7 @@ def group_figure(manifest: Manifest, store: Store) -> Drawing:
         if ((runs["dataset"] == dataset) & (runs["part"] == part)).any()
     ]
     points = _points(manifest, store, runs, metrics)
-    titles = [group_titles(manifest, dataset, runs, store.groups) for dataset in runs["dataset"].unique()]
+    titles = [_titles(manifest, store, runs, dataset, metrics) for dataset in runs["dataset"].unique()]
     panels = [
         _panel(manifest, runs, points, metric, column, first=column == columns[0])
         for metric, column in product(metrics, columns)
@@ -61,6 +61,13 @@ def _metrics(manifest: Manifest) -> list[str]:
     return asked
 
 
+def _titles(manifest: Manifest, store: Store, runs: pd.DataFrame, dataset: str, metrics: list[str]) -> list[str]:
+    """What the metrics are of: accuracy of the evaluated groups, what is measured in training of the partition."""
+    frames = [store.groups] if "accuracy" in metrics else []
+    frames += [store.partition] if set(metrics) & set(PROBED) else []
+    return list(dict.fromkeys(title for frame in frames for title in group_titles(manifest, dataset, runs, frame)))
+
+
 def _points(manifest: Manifest, store: Store, runs: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
     """Mean and spread over seeds of each metric, dataset, method and group."""
     by = ["dataset", "method", "group"]
@@ -78,7 +85,7 @@ def _points(manifest: Manifest, store: Store, runs: pd.DataFrame, metrics: list[
 def _accuracies(manifest: Manifest, store: Store, runs: pd.DataFrame) -> pd.DataFrame:
     rows = [
         {"dataset": run["dataset"], "method": run["method"], "group": title, "accuracy": accuracy}
-        for run in score_groups(manifest, runs, store.groups).to_dict("records")
+        for run in score_groups(manifest, runs, store).to_dict("records")
         for title, accuracy in zip(
             group_titles(manifest, run["dataset"], runs, store.groups), run["accuracies"], strict=True
         )
@@ -116,7 +123,7 @@ def _summary(manifest: Manifest, store: Store, runs: pd.DataFrame, points: pd.Da
     body = []
     for dataset, method in product(runs["dataset"].unique(), manifest.methods):
         needed = int(((runs["dataset"] == dataset) & (runs["method"] == method)).sum())
-        for group in group_titles(manifest, dataset, runs, store.groups) if needed else []:
+        for group in _titles(manifest, store, runs, dataset, metrics) if needed else []:
             found = [_text(metric, cells.get((metric, dataset, method, group)), needed) for metric in metrics]
             body.append([dataset_title(dataset), method, group, *found])
     told = []

@@ -59,7 +59,7 @@ class _Line:
 def draw(manifest: Manifest, store: Store) -> Drawing:
     runs = manifest.join(store)
     manifest.check_one_run_per(runs, "method", "dataset", "seed")
-    scored = score_groups(manifest, runs, store.groups)
+    scored = score_groups(manifest, runs, store)
     lines = _lines(manifest, runs, scored)
     datasets = list(runs["dataset"].unique())
     decimals = DECIMALS["notion" if set(_metrics(manifest)) <= set(NOTIONS) else "accuracy"]

@@ -15,13 +15,16 @@ from rawls.analysis.pages.dashboard import charts, choose_runs, grids, parts, st
 from rawls.analysis.pages.dashboard.choose_runs import BIND, Chosen
 from rawls.analysis.pages.dashboard.stored import Here
 from rawls.analysis.read.load import HISTORY
+from rawls.runners.store.stored import is_of_evaluated, of_partition
 
 TITLES = {
     "wga": "WGA", "avg": "AVG", "accuracy": "accuracy of a group", "loss": "loss of a group",
     "count": "examples of a group", "group_weights": "weight of a group", "variance": "sampling variance",
+    **{of_partition(name): f"{name} of a group that is sampled" for name in ("accuracy", "loss")},
+    of_partition("count"): "examples of a group that is sampled",
 }  # fmt: skip
 SPLITS = {"valid": "validation", "test": "test", "train": "training"}
-PERCENT = ("wga", "avg", "accuracy")
+PERCENT = ("wga", "avg", "accuracy", of_partition("accuracy"))
 MOST_PANELS, FIRST_PANELS = 12, 3
 POINTS = 250  # of a curve: more than a screen shows
 ABOUT = "What finished runs logged while they trained: mean over seeds, and a band of one standard deviation about it."
@@ -46,7 +49,9 @@ def show(here: Here) -> None:
     if kind == "evaluation" and (logged := splits(history, name)):
         split = part.selectbox("Split", logged, key="part", bind=BIND)
         history = history[history["split"] == split]
-    groups = group_numbers(chosen, stored.runs(here).groups) if per_group(history, name) else {}
+    store = stored.runs(here)
+    frame = store.groups if is_of_evaluated(name, kind) else store.partition
+    groups = group_numbers(chosen, frame) if per_group(history, name) else {}
     wanted: list[str] = []
     if groups:
         wanted = right.multiselect(

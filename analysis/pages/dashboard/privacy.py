@@ -47,7 +47,7 @@ def _chart(here: Here, chosen: Chosen) -> None:
     if chosen.runs["at"].nunique() > 1:
         parts.nothing("These are runs of several budgets.", "Choose one under Target ε to see a chart of ε per group.")
         return
-    groups = stored.runs(here).groups
+    groups = stored.runs(here).partition
     own = groups[groups["run_id"].isin(chosen.runs["run_id"])].drop_duplicates(["run_id", "group"])
     own = own.merge(chosen.runs[["run_id", "configuration"]], on="run_id")
     own = own.assign(group_name=own["group_name"].fillna("group " + own["group"].astype(str)))

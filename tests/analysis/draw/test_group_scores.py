@@ -8,7 +8,7 @@ import pytest
 from rawls.analysis.draw.group_scores import group_titles, head, measured, score_groups, section_of, shown_groups
 from rawls.analysis.read.load import load
 from rawls.analysis.read.manifest import Manifest
-from tests.analysis.stores import entry, manifest, write_run
+from tests.analysis.stores import entry, manifest, write_overlapping, write_run
 
 PARTS = {"": "Clipped", "AUTO-S": "Normalised"}
 DIGITS = {"unbalanced_mnist": {"class 8": "8", "class 1": "1"}}
@@ -42,7 +42,7 @@ def test_groups_are_named_as_the_paper_does_in_its_order(tmp_path: Path) -> None
     runs = asked.join(store)
     assert group_titles(asked, "unbalanced_mnist", runs, store.groups) == ["Class 8", "Class 1"]
     assert group_titles(of([entry("a")]), "unbalanced_mnist", runs, store.groups) == ["0", "1", "8"]
-    (scored,) = score_groups(asked, runs, store.groups).to_dict("records")
+    (scored,) = score_groups(asked, runs, store).to_dict("records")
     assert scored["accuracies"] == pytest.approx([50, 60])
     assert scored["total"] == pytest.approx(100 * (0.7 * 10 + 0.6 * 20 + 0.5 * 5) / 35)
 
@@ -51,7 +51,7 @@ def test_a_group_that_a_run_has_in_parts_is_all_of_them(tmp_path: Path) -> None:
     """.7 of 10 and .6 of 20 are 19 of 30; of no importance is what else the run has."""
     write_run(tmp_path, "a", group_names=["men, rich", "men, poor", "women"])
     asked, store = of([entry("a")], groups={"unbalanced_mnist": {"male": "men", "female": "women"}}), load(tmp_path)
-    (scored,) = score_groups(asked, asked.join(store), store.groups).to_dict("records")
+    (scored,) = score_groups(asked, asked.join(store), store).to_dict("records")
     assert scored["accuracies"] == pytest.approx([100 * 19 / 30, 50])
     assert scored["worst"] == pytest.approx(50)
 
@@ -78,3 +78,11 @@ def test_what_was_measured_is_a_row_for_each_run_step_and_group(tmp_path: Path) 
         ["ASC", 10, 1, "Class 8", 20], ["ASC", 10, 1, "Class 1", 10],
     ]  # fmt: skip
     assert pd.isna(found["gradient_variance"]).tolist() == [False, True, False, True]
+
+
+def test_overlapping_groups_are_shown_and_the_total_is_of_the_partition(tmp_path: Path) -> None:
+    write_overlapping(tmp_path, "a")
+    asked, store = of([entry("a")]), load(tmp_path)
+    (scored,) = score_groups(asked, asked.join(store), store).to_dict("records")
+    assert scored["accuracies"] == pytest.approx([75, 25, 50]) and scored["worst"] == pytest.approx(25)
+    assert scored["total"] == pytest.approx(100 * (0.5 * 10 + 0.6 * 20) / 30)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from rawls.analysis.read import cache, histories
+from rawls.analysis.read import cache, histories, members
 from rawls.analysis.read.cache import Rows, cached
 from rawls.analysis.read.load import Store, load
 from rawls.runners.store.stored import FORMAT
@@ -150,7 +150,7 @@ def test_young_files_and_few_runs_are_not_kept(results_root: Path, monkeypatch: 
     for path in results_root.glob("runs/[ac]/*"):
         os.utime(path, (1e9, 1e9))
     cold = loaded(results_root)
-    kept = cache._read(results_root / RUNS_CACHE, version_of(load_module.__file__))[0]
+    kept = cache._read(results_root / RUNS_CACHE, version_of(load_module.__file__, members.__file__))[0]
     assert set(kept.where) == {"a", "c", "unreadable"}
     same(cold, loaded(results_root))
 

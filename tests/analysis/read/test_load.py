@@ -6,9 +6,10 @@ from pathlib import Path
 import pandas as pd
 
 from rawls import analysis
-from rawls.analysis.read.load import GROUPS, HISTORY, MADE_BY, RUNS, load
+from rawls.analysis.read.load import HISTORY, MADE_BY, RUNS, load
+from rawls.analysis.read.members import GROUPS
 from rawls.runners.store import environment
-from tests.analysis.stores import write_json, write_run, write_unfinished
+from tests.analysis.stores import write_json, write_overlapping, write_run, write_unfinished
 
 
 def one(runs: pd.DataFrame) -> pd.Series:
@@ -177,3 +178,24 @@ def test_what_is_reported_is_of_the_groups_that_the_method_covers_and_what_is_pr
     assert list(groups.loc["weak", "epsilon_spent"]) == [0.8, 0.9, 13.5]
     assert list(groups.loc["weak", "train_count"]) == [70, 60, 5]
     assert groups.loc["silent", ["calibrated", "epsilon_spent", "train_count"]].isna().all(axis=None)
+
+
+def test_groups_that_overlap_stand_beside_the_partition_that_is_charged(results_root: Path) -> None:
+    write_run(results_root, "a")
+    write_overlapping(results_root, "b")
+    store = load(results_root)
+    groups, partition = (
+        frame[(frame["run_id"] == "b") & (frame["split"] == "test")] for frame in (store.groups, store.partition)
+    )
+    assert groups["group_name"].tolist() == ["old", "poor", "tall"]
+    assert groups["accuracy"].tolist() == [0.75, 0.25, 0.5] and groups["train_count"].tolist() == [9, 8, 7]
+    assert groups[["epsilon", "epsilon_spent", "calibrated"]].isna().all(axis=None)
+    assert partition["group_name"].tolist() == ["men", "women"]
+    assert partition["accuracy"].tolist() == [0.5, 0.6] and partition["count"].tolist() == [10, 20]
+    assert partition["epsilon"].tolist() == [1, 2] and partition["calibrated"].tolist() == [True, False]
+    assert partition["train_count"].tolist() == [40, 60]
+    of_others = store.partition[store.partition["run_id"] == "a"].reset_index(drop=True)
+    assert of_others.equals(store.groups[store.groups["run_id"] == "a"].reset_index(drop=True))
+    assert dict(store.runs[["run_id", "epsilon_max"]].to_numpy()) == {"a": 0.99, "b": 2.0}
+    plain = load(results_root, ["a"])
+    assert plain.partition is plain.groups

@@ -254,12 +254,27 @@ def test_values_are_flattened_to_paths() -> None:
     assert dict(tracker.flat(nested)) == {"a/b/0": 1, "a/b/3/c": "x", "d": 0.5}
 
 
+SCORED = ("accuracy", "loss", "count")
+
+
 def test_groups_of_an_open_run_have_accuracies_and_no_epsilon() -> None:
     scores = {"accuracy": [0.5], "loss": [1.0], "count": [3]}
     summary = {"plan": None, "ledger_epsilon_per_group": None, "group_names": ["a"], "test": scores}
     assert list(tracker.group_rows(summary)) == [
         ["valid", 0, "a", None, None, None, None, None],
         ["test", 0, "a", 0.5, 1.0, 3, None, None],
+    ]
+
+
+def test_overlapping_groups_come_before_those_that_epsilons_are_of() -> None:
+    scores = {f"{kind}{name}": [number] for kind, number in (("", 1), ("partition_", 2)) for name in SCORED}
+    summary = {
+        "group_names": ["a"], "evaluated_groups": ["b"], "test": scores, "plan": {"epsilon_per_group": [0.5]},
+        "ledger_epsilon_per_group": [0.25],
+    }  # fmt: skip
+    assert [row for row in tracker.group_rows(summary) if row[0] == "test"] == [
+        ["test", 0, "b", 1, 1, 1, None, None],
+        ["test", 0, "a", 2, 2, 2, 0.5, 0.25],
     ]
 
 

@@ -24,6 +24,7 @@ SHOWN = Shown(
     target="asc/table1",
     group_by="method",
     group_names=("land", "water"),
+    evaluated=("land", "water"),
     has_weights=True,
 )
 KEY = "0" * 40
@@ -119,7 +120,9 @@ def test_the_view_shows_the_runs_of_the_target_and_no_drawn_targets() -> None:
 
 
 def test_all_runs_are_compared_by_setting_and_without_weights_there_is_no_section_for_them() -> None:
-    every = Shown(project="p", entity="e", target=None, group_by="setting", group_names=(), has_weights=False)
+    every = Shown(
+        project="p", entity="e", target=None, group_by="setting", group_names=(), evaluated=(), has_weights=False
+    )
     view = workspace(every, "e")
     (runs,) = view._to_model().spec.section.run_sets
     assert [one["key"]["name"] for one in runs.filters["filters"]] == ["jobType"]
@@ -134,7 +137,8 @@ def test_the_newest_mirrored_run_says_the_project_and_all_say_the_groups(tmp_pat
     stored(tmp_path, "cc", mode="off")
     assert look(tmp_path, None) == Shown(
         project="project of bb", entity=None, target=None, group_by="setting",
-        group_names=("land", "group 1", "fire"), has_weights=True,
+        group_names=("land", "group 1", "fire"),
+        evaluated=("land", "group 1", "fire"), has_weights=True,
     )  # fmt: skip
 
 
@@ -299,3 +303,13 @@ def test_without_the_package_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys
         "rawls: error: the package wandb_workspaces is not installed: call `make setup`, or `pip install "
         "wandb_workspaces`\n"
     )
+
+
+def test_accuracies_are_of_the_evaluated_groups_and_epsilons_of_the_partition(tmp_path: Path) -> None:
+    stored(tmp_path, "aa", names=("land", "water"))
+    summary = {"group_names": ["land", "water"], "evaluated_groups": ["old", "new", "far"]}
+    (tmp_path / "runs" / "aa" / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    found = panels(look(tmp_path, None))
+    titles = {name: [one["config"]["chartTitle"] for one in of_section] for name, of_section in found.items()}
+    assert [text.rpartition(": ")[2] for text in titles["Groups: accuracy on test"]] == ["old", "new", "far"]
+    assert [text.rpartition(": ")[2] for text in titles["Privacy: ε planned and spent"][1:]] == ["land", "water"]

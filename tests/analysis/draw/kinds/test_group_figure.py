@@ -7,10 +7,10 @@ import pytest
 
 from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.figures import Sheet
-from rawls.analysis.draw.kinds.group_figure import group_figure
+from rawls.analysis.draw.kinds.group_figure import PROBED, group_figure
 from rawls.analysis.read.load import load
 from rawls.analysis.read.manifest import Manifest
-from tests.analysis.stores import entry, manifest, run_id, write_run
+from tests.analysis.stores import entry, manifest, run_id, write_overlapping, write_run
 
 METHODS = {"sgd": "SGD", "dpsgd": "C = 1", "auto_s": "AUTO-S"}
 
@@ -96,3 +96,13 @@ def test_panels_are_named_by_what_tells_them_apart(tmp_path: Path, monkeypatch: 
 def test_an_unknown_metric_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="draw.metrics has 'wga', which is none of accuracy, loss"):
         drawn(tmp_path, [], metrics=["wga"])
+
+
+def test_what_is_measured_in_training_is_of_the_partition_where_groups_overlap(tmp_path: Path) -> None:
+    line = {"step": 9, "epoch": 1.0, "kind": "group_gradients", **dict.fromkeys(PROBED, [7, 8])}
+    write_overlapping(tmp_path, "a", algorithm="sgd", dataset="adult", history=[line])
+    drawing = drawn(tmp_path, [entry("a", label="sgd", dataset="adult")], metrics=["accuracy", "loss"])
+    assert [row[2:] for row in rows_of(drawing)] == [
+        ["Old", "75.00", "– (n=0/1)"], ["Poor", "25.00", "– (n=0/1)"], ["Tall", "50.00", "– (n=0/1)"],
+        ["Men", "– (n=0/1)", "7"], ["Women", "– (n=0/1)", "8"],
+    ]  # fmt: skip

@@ -1,3 +1,4 @@
+import json
 import statistics
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from rawls.analysis.draw.figures import Sheet
 from rawls.analysis.draw.kinds.owner_curve import owner_curve
 from rawls.analysis.read.load import load
 from rawls.analysis.read.manifest import Manifest
+from rawls.runners.store.stored import OF_A_GROUP, of_partition
 from tests.analysis.draw.owner_runs import METHODS, SETTINGS, owned_run
-from tests.analysis.stores import entry, manifest
+from tests.analysis.stores import entry, manifest, write_json
 
 # Owner 0, the less private, has classes 0 and 2.
 CELLS = {"groups": [0, 1, 2], "owners": [0, 1, 0], "sizes": [5, 5, 5]}
@@ -47,6 +49,31 @@ def test_owners_the_worst_and_all_rows_by_hand(tmp_path: Path) -> None:
     assert found.loc[("owner 2 (ε = 5)", 50), "mean"] == pytest.approx(67.5 / 2)
     assert found.loc[("worst owner", 25), "std"] == pytest.approx(statistics.stdev([5, 7.5]))
     assert drawing.verdict == "partial (2 of 3 runs)"
+
+
+def test_owners_are_scored_on_the_groups_that_they_hold_where_others_are_evaluated(tmp_path: Path) -> None:
+    """With the lists of those under the partition's names, and three groups that overlap in their place."""
+    tables = []
+    for overlapping in (False, True):
+        root = tmp_path / str(overlapping)
+        run = mnist(root, "IDP-SGD", 0, 40, 20, 80)
+        folder = root / "runs" / run["run_id"]
+        if overlapping:
+            lines = [json.loads(line) for line in (folder / "history.jsonl").read_text("utf-8").splitlines()]
+            text = "".join(json.dumps(line | beside(line)) + "\n" for line in lines)
+            (folder / "history.jsonl").write_text(text, "utf-8")
+            summary = json.loads((folder / "summary.json").read_text("utf-8"))
+            summary |= {"test": summary["test"] | beside(summary["test"]), "evaluated_groups": ["a", "b"]}
+            write_json(folder / "summary.json", summary)
+        drawing = drawn(root, [run], show=["owners", "worst", "overall", "classes"])
+        tables.append([[cell.text for cell in row] for row in drawing.tables[0].rows])
+    assert tables[0] == tables[1]
+
+
+def beside(line: dict[str, Any]) -> dict[str, Any]:
+    """The scores of a line under the partition's names, and those of two other groups in their place."""
+    kept = {of_partition(name): line[name] for name in OF_A_GROUP}
+    return kept | {"accuracy": [0.1, 0.2], "loss": [9.0, 9.0], "count": [1, 2]}
 
 
 def test_balanced_settings_count_groups_not_rows_and_worse_halves_are_means(tmp_path: Path) -> None:

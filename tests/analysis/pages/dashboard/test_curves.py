@@ -6,6 +6,7 @@ import pytest
 
 from rawls.analysis.pages.dashboard.curves import entry, per_group, series, splits
 from rawls.analysis.read.load import load
+from rawls.runners.store.stored import is_of_evaluated, of_partition
 from tests.analysis.pages.dashboard.pages import page, simulated, text
 
 OTHERS = {"train": 0.99, "test": 0.88}
@@ -63,3 +64,10 @@ def test_runs_that_logged_nothing_are_said_so(results_root: Path) -> None:
     for path in results_root.glob("runs/*/history.jsonl"):
         path.unlink()
     assert "These runs logged nothing" in text(page("curves", results_root))
+
+
+def test_a_list_is_of_the_evaluated_groups_or_of_the_partition() -> None:
+    assert all(is_of_evaluated(name, "evaluation") for name in ("accuracy", "loss", "count", "robust_accuracy"))
+    assert all(is_of_evaluated(name, "gaps") for name in ("train_loss", "test_corrupted_accuracy"))
+    assert not any(is_of_evaluated(name, "evaluation") for name in ("group_weights", of_partition("accuracy")))
+    assert not is_of_evaluated("loss", "group_gradients") and not is_of_evaluated("running_accuracy", "running")
