@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from rawls import conf
+from rawls.runners.cli import completion
 from rawls.runners.config.compose import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve, run_id
 from rawls.runners.config.errors import ConfigError, RunsFailed, guarded
 from rawls.runners.process.lifecycle import environment, prepare_process
@@ -130,7 +131,9 @@ def main(arguments: Sequence[str]) -> int:
 @contextmanager
 def _called_with(arguments: Sequence[str]) -> Iterator[None]:
     """What Hydra takes from the process: its arguments, and that errors are raised instead of printed."""
-    before, sys.argv = sys.argv, ["rawls train", *_flags_last(arguments)]
+    # A shell completes `rawls`, whichever command follows (runners/cli/completion.py).
+    program = "rawls" if set(completion.FLAGS) & set(arguments) else "rawls train"
+    before, sys.argv = sys.argv, [program, *_flags_last(arguments)]
     try:
         with environment({"HYDRA_FULL_ERROR": "1"}):
             yield

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rawls.runners.cli import completion
 from rawls.runners.cli.planned import named_target, no_name, planned
 from rawls.runners.config.errors import ConfigError, guarded, nearest
 from rawls.runners.store.stored import AUDITS, MANIFEST, audits, variants
@@ -343,6 +344,14 @@ def _run(arguments: list[str]) -> int:
         print(help_text())
         return 0
     name, *rest = arguments
+    if name == "--version":
+        import importlib.metadata
+
+        print(f"rawls {importlib.metadata.version('rawls')}")
+        return 0
+    if {name, *rest[:1]} & set(completion.FLAGS):  # for who has read Hydra's help, also behind train
+        usages = {name: command.usage for name, command in COMMANDS.items()}
+        return completion.complete([text for text in arguments if "=" in text], usages)
     if name not in COMMANDS:
         raise ConfigError(f"unknown command '{name}': {nearest(name, COMMANDS)}")
     command = COMMANDS[name]
@@ -364,7 +373,8 @@ def help_text() -> str:
             "",
             *lines,
             "",
-            "`rawls COMMAND --help` says more; --debug shows where an error comes from.",
+            "`rawls COMMAND --help` says more; --debug shows where an error comes from; --version.",
+            'Tab completes commands, targets and KEY=VALUE after: eval "$(rawls -sc install=bash)"',
             "Results go to ./results, or where results.root=FOLDER says.",
         ]
     )

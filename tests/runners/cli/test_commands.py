@@ -2,6 +2,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,6 +77,11 @@ def test_help_needs_nothing_heavy() -> None:
     printed = subprocess.check_output([sys.executable, "-c", script], text=True, cwd=Path(commands.__file__).parents[1])
     loaded = {name.removeprefix("rawls.").partition(".")[0] for name in printed.splitlines()[-1].split()}
     assert not loaded & {"torch", "numpy", "pandas", "hydra", "omegaconf", "yaml", "analysis", "conf"}
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"rawls {version('rawls')}\n"
 
 
 @pytest.mark.parametrize("name", ["reproduce", "render", "targets", "compare", "data"])
