@@ -71,7 +71,13 @@ class OneLineParser(argparse.ArgumentParser):
 
 def run_parser(description: str) -> OneLineParser:
     """The options that describe a run, shared by both questions."""
-    parser = OneLineParser(prog="rawls budget", description=description, allow_abbrev=False)
+    parser = OneLineParser(
+        prog="rawls budget",
+        description=description,
+        epilog="With --epsilon the noise is found, with --noise-multiplier the epsilon. For a run of the suite give no "
+        "option but KEY=VALUE, as to `rawls train`: algorithm=asc dataset=digits privacy.epsilon=3.",
+        allow_abbrev=False,
+    )
     add = parser.add_argument
     add("--sampling", choices=("without_replacement", "poisson", "none"), default="without_replacement")
     add("--population", type=int, help="training examples; needed unless --sampling none")

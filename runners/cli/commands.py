@@ -170,11 +170,7 @@ def sheet(arguments: list[str]) -> int:
 
 
 def budget(arguments: list[str]) -> int:
-    given = any(text.partition("=")[0] == "--noise-multiplier" for text in arguments)
-    calculator = importlib.import_module(
-        "rawls.accounting.calibration.epsilon_command" if given else "rawls.accounting.calibration.noise_command"
-    )
-    return int(calculator.main(arguments) or 0)
+    return int(importlib.import_module("rawls.runners.cli.budget").main(arguments) or 0)
 
 
 def audit(arguments: list[str]) -> int:
@@ -290,8 +286,8 @@ it published, as privacy.md in its folder.
     ),
     "budget": Command(
         call=budget,
-        usage="budget OPTIONS",
-        summary="the noise for an epsilon; with --noise-multiplier, the epsilon of a noise",
+        usage="budget OPTIONS | KEY=VALUE ...",
+        summary="the noise for an epsilon, the epsilon of a noise: of any run by options, of ours by KEY=VALUE",
     ),
     "audit": Command(
         call=audit,

@@ -1,10 +1,10 @@
 import importlib
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,12 +12,13 @@ import pytest
 from rawls.runners import train
 from rawls.runners.cli import commands
 from rawls.runners.cli.commands import COMMANDS, help_text, main
-from rawls.runners.config.compose import choices
+from rawls.runners.config.compose import choices, composer
 from rawls.runners.process.worker import PlannedRun
 from rawls.runners.schedule import launcher
 from rawls.runners.schedule.backends.slurm import SlurmCluster
 from rawls.runners.schedule.launcher import Outcome
 from rawls.runners.sweeps.experiments import plan
+from rawls.runners.training.setup import prepare_run
 
 SMALL = ["dataset=digits", "scale=smoke", "tracking=off", "seed=0", "algorithm=dpsgd"]
 
@@ -288,13 +289,49 @@ def test_data_fetches_the_weights_of_a_frozen_encoder_too(
 )
 def test_budget_goes_both_ways(arguments: list[str], module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[tuple[str, list[str]]] = []
-    monkeypatch.setattr(
-        importlib,
-        "import_module",
-        lambda name: SimpleNamespace(main=lambda given: called.append((name, given))),
-    )
+    monkeypatch.setattr(importlib.import_module(module), "main", lambda given: called.append((module, given)))
     assert main(["budget", *arguments]) == 0
     assert called == [(module, arguments)]
+
+
+@pytest.mark.parametrize("epsilon", ["privacy.epsilon=3", "privacy=eps8"])
+def test_budget_of_a_run_is_its_plans(epsilon: str, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    overrides = ["algorithm=dpsgd", "dataset=digits", "scale=smoke", epsilon]
+    assert main(["budget", *overrides]) == 0
+    found = json.loads(capsys.readouterr().out)
+    plan = prepare_run(composer()(overrides)).plan
+    assert plan is not None
+    about = {"algorithm": "dpsgd", "dataset": "digits", "provenance": "real"}
+    about |= {"population": 1034, "batch_size": 16, "steps": 20}
+    assert found == json.loads(json.dumps(about | plan.to_dict()))
+    given = ["privacy=none", f"privacy.noise_multiplier={found['noise_multiplier']}"]
+    assert main(["budget", *overrides[:3], *given]) == 0
+    assert json.loads(capsys.readouterr().out)["epsilon"] == pytest.approx(found["epsilon"])
+    assert list(folder.iterdir()) == []
+
+
+def test_budget_of_an_open_method_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["budget", "algorithm=sgd", "scale=smoke"]) == 0
+    assert json.loads(capsys.readouterr().out)["epsilon"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--steps", "3", "dataset=digits"],
+            "--steps describes any run, dataset=digits one of `rawls train`: give options",
+        ),
+        (["dataset=digts"], "unknown dataset 'digts': did you mean digits?"),
+        (["algorithm=dpsgd", "privacy=none"], "dpsgd is private: set privacy.epsilon"),
+    ],
+)
+def test_what_budget_cannot_answer_is_one_line(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["budget", *arguments]) == 2
+    out, error = capsys.readouterr()
+    assert (out, error.count("\n")) == ("", 1) and sentence in error
 
 
 def test_a_target_is_reproduced_once(capfd: pytest.CaptureFixture[str], folder: Path) -> None:
