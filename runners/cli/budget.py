@@ -1,4 +1,4 @@
-"""`rawls budget`: the noise of a budget, or the budget of a noise: by options of any run, by KEY=VALUE of one of ours."""
+"""`rawls budget`: the noise of a budget, or the budget of a noise: of any run by options, of ours by KEY=VALUE."""
 
 import importlib
 import json

@@ -26,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rawls import conf
 from rawls.runners.config import chosen, schema
 from rawls.runners.config.chosen import Chosen, copied
-from rawls.runners.config.errors import ConfigError, explain, unknown_key
+from rawls.runners.config.errors import ConfigError, explain, unknown_choice, unknown_key
 from rawls.runners.config.kept import Kept
 from rawls.runners.config.schema import OPTIONAL_SPECS, SPECS, Config, Privacy
 from rawls.runners.config.specifications import build, convert, describe, dump, name_of
@@ -274,6 +274,8 @@ def explained(error: Exception, overrides: Sequence[str]) -> ConfigError:
     for group, _, value in (text.partition("=") for text in overrides):
         if group in choices() and (value in ("", "null") or value.startswith("[")):
             return ConfigError(f"{group}={value} chooses nothing: choose one of {', '.join(choices(group))}")
+        if group in choices() and re.fullmatch(r"-?[\d.]+", value):  # for Hydra no name at all
+            return ConfigError(unknown_choice(f"{group}/{value}", choices))
     return ConfigError(explain(error, keys=lambda: _keys(overrides), choices=choices))
 
 

@@ -77,7 +77,7 @@ def explain(error: Exception, *, keys: Callable[[], Sequence[str]], choices: Cal
     if isinstance(error, OverrideParseException):
         return f"cannot read '{error.override}': write KEY=VALUE, with special characters in quotes"
     if isinstance(error, MissingConfigException) and (found := re.search(r"Could not find '([^']+)'", text)):
-        return _unknown_choice(found[1], choices)
+        return unknown_choice(found[1], choices)
     if found := re.search(r"Ambiguous value for argument '([^']+)'|Sweep parameters '([^']+)'", text):
         return f"'{found[1] or found[2]}' is a sweep: add -m, or write KEY=[A,B] for a list"
     if found := re.search(r"Could not override '([^'@]+)@?[^']*'\.\s*No match in the defaults list", text):
@@ -116,7 +116,7 @@ def _unfit_value(key: str | None, sentence: str) -> str:
     return f"{key}: {sentence}"
 
 
-def _unknown_choice(path: str, choices: Callable[[str], Sequence[str]]) -> str:
+def unknown_choice(path: str, choices: Callable[[str], Sequence[str]]) -> str:
     """The sentence for `group/name`, where a name may have parts (experiment/asc/table1)."""
     group, _, name = path.partition("/")
     if group == "hydra":
@@ -124,6 +124,9 @@ def _unknown_choice(path: str, choices: Callable[[str], Sequence[str]]) -> str:
         group = f"hydra/{inner}"
     if group == "recipe" and name in choices("dataset"):
         return f"dataset={name} has no recipe: choose one with recipe=NAME, or write conf/recipe/{name}.yaml"
+    if group == "privacy" and (found := re.fullmatch(r"(?:eps)?(\d+)(?:[._](\d+))?", name)):
+        number = ".".join(filter(None, found.groups()))
+        return f"unknown privacy '{name}': set privacy.epsilon={number} (choose from {', '.join(choices(group))})"
     return f"unknown {group} '{name}': {nearest(name, choices(group))}"
 
 
