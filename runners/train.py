@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rawls import conf
 from rawls.runners.cli import completion
+from rawls.runners.cli.arguments import plain, quoted
 from rawls.runners.config.compose import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve, run_id
 from rawls.runners.config.errors import ConfigError, RunsFailed, guarded
 from rawls.runners.process.lifecycle import environment, prepare_process
@@ -106,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
     overrides = [text for text in arguments if "=" in text and not text.startswith("-")]
     if {"-c", "--cfg"} & {text.partition("=")[0] for text in arguments}:
         compose(overrides)
-    command = shlex.join(["rawls", "train", *arguments])
+    command = shlex.join(["rawls", "train", *map(plain, arguments)])
     asked: list[DictConfig] = []
 
     @hydra.main(version_base=VERSION_BASE, config_path=f"pkg://{conf.__name__}", config_name=CONFIG_NAME)
@@ -151,4 +152,4 @@ def _flags_last(arguments: Sequence[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(lambda: main(sys.argv[1:])))
+    sys.exit(guarded(lambda: main(list(map(quoted, sys.argv[1:])))))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rawls.runners.cli import completion
+from rawls.runners.cli.arguments import plain, quoted
 from rawls.runners.cli.planned import named_target, no_name, planned
 from rawls.runners.config.errors import ConfigError, guarded, nearest
 from rawls.runners.store.stored import AUDITS, MANIFEST, audits, variants
@@ -102,7 +103,7 @@ def report(arguments: list[str]) -> int:
     asked: list[dict[str, object] | Path] = []
     for name in [name for name in every if name in names or not names]:
         # What ran says more than the plan of a command that nobody gave; without it, the plan says what is missing.
-        asked += found.get(name) or [manifest_of(planned(name, overrides))]
+        asked += found.get(name) or [manifest_of(planned(name, list(map(quoted, overrides))))]
     print(f"Written: {write(root, asked)}")
     return 0
 
@@ -326,6 +327,8 @@ analysis/reproduced/runs, a small file each without weights, and its drawing bes
 }
 # These have a --help of their own.
 _FORWARDED = ("train", "budget", "bench")
+# These read their arguments themselves.
+_WITHOUT_HYDRA = ("report", "wandb", "compare", "status", "dashboard", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -354,7 +357,7 @@ def _run(arguments: list[str]) -> int:
     if name not in _FORWARDED and {"-h", "--help"} & set(rest):
         print(f"usage: rawls {command.usage}\n\n{command.summary}\n{command.more}".rstrip())
         return 0
-    return command.call(rest)
+    return command.call([plain(text) if name in _WITHOUT_HYDRA else quoted(text) for text in rest])
 
 
 def help_text() -> str:

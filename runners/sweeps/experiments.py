@@ -26,6 +26,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, Quote, QuotedString
 from hydra.errors import HydraException
 
+from rawls.runners.cli.arguments import plain
 from rawls.runners.config.compose import Composer, composer, explained, hydra_ready, run_id
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.specifications import name_of
@@ -114,7 +115,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> SweepPlan:
         runs=tuple(runs.values()),
         variant=_variant(axes | about, runs.values()),
         changed=(*_changed(experiment, axes), *_drawn_otherwise(about)) if experiment else (),
-        command=shlex.join(["rawls", *(["reproduce", target] if target else ["train", "-m"]), *changes]),
+        command=shlex.join(["rawls", *(["reproduce", target] if target else ["train", "-m"]), *map(plain, changes)]),
         config=next(iter(runs.values())).config if runs else compose([texts[0] for texts in axes.values()]),
     )
 

@@ -18,6 +18,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+from rawls.runners.cli.arguments import plain
 from rawls.runners.config.compose import composer, run_id
 from rawls.runners.config.errors import RunsFailed
 from rawls.runners.schedule.crew import Backend
@@ -72,7 +73,7 @@ class _SweepLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         compose = composer(self._base)
         configs = [compose(overrides) for overrides in job_overrides]
-        outcome = train(configs, self._backend, command=f"{sys.argv[0]} {shlex.join(sys.argv[1:])}")
+        outcome = train(configs, self._backend, command=f"{sys.argv[0]} {shlex.join(map(plain, sys.argv[1:]))}")
         if outcome.exit_code:
             raise RunsFailed(outcome.exit_code)
         return [JobReturn(overrides=list(overrides), status=JobStatus.COMPLETED) for overrides in job_overrides]

@@ -11,6 +11,7 @@ import pytest
 
 from rawls.runners import train
 from rawls.runners.cli import commands
+from rawls.runners.cli.arguments import plain
 from rawls.runners.cli.commands import COMMANDS, help_text, main
 from rawls.runners.config.compose import choices, composer
 from rawls.runners.process.worker import PlannedRun
@@ -230,6 +231,22 @@ def test_render_trains_nothing(swept: list[list[str]], capsys: pytest.CaptureFix
     assert swept == []
     assert "elsewhere/targets/asc/table1/" in capsys.readouterr().out
     assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize("typed", ["results.root=wälder (1)", "results.root='wälder (1)'"])
+def test_every_command_takes_the_same_folder(
+    typed: str, launched: Callable[[Outcome], list[str]], capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    launched(Outcome())
+    assert main(["reproduce", "asc/fig2", typed, *SMALL]) == 0
+    drawn = folder / "wälder (1)" / "targets/asc/fig2/digits-smoke-algorithm=dpsgd-seed=0"
+    assert json.loads((drawn / "manifest.json").read_text())["command"].startswith(
+        f"rawls reproduce asc/fig2 '{plain(typed)}'"
+    )
+    for arguments in (["report", "asc/table1"], ["status"], ["render", "asc/fig2", *SMALL]):
+        assert main([*arguments, typed]) == 0, arguments
+    assert "Written: wälder (1)/report/index.html" in capsys.readouterr().out
+    assert [path.name for path in folder.iterdir()] == ["wälder (1)"]
 
 
 @pytest.mark.system  # plans every target twice
