@@ -35,13 +35,17 @@ from rawls.algorithms.core.step import PrivateMember, PrivateStep
 from rawls.algorithms.pgd_at import PgdAt
 from rawls.datasets.core.base import InMemory, rows_at_once
 from rawls.models.architectures.cifar_cnn import CifarCnn
+from rawls.models.architectures.distilbert import DistilBert
 from rawls.models.architectures.logistic import Logistic
 from rawls.models.architectures.mnist_cnn import MnistCnn
 from rawls.models.architectures.parts.layers import MaxPool2, Tanh
+from rawls.models.architectures.parts.transformer import PADDING, VOCABULARY
+from rawls.models.architectures.resnet18 import ResNet18
 from rawls.models.architectures.tabular_mlp import TabularMlp
 from rawls.models.engines.choose_engine import fused_engine
 from rawls.models.engines.plain import PlainEngine
 from rawls.runners.bench.jax_step import jax_step
+from rawls.runners.process import lifecycle
 
 GROUP_SIZES = (12_000, 5_000, 2_000, 1_000)
 BATCH = 256
@@ -70,42 +74,69 @@ def pooled_mnist_cnn(input_shape: tuple[int, ...], num_classes: int) -> nn.Modul
     )
 
 
-BuildModel = Callable[[tuple[int, ...], int], nn.Module]
-MODELS: dict[str, tuple[BuildModel, tuple[int, ...], int]] = {
-    "logistic": (Logistic().build, (104,), 2),
-    "mlp": (TabularMlp().build, (60,), 2),
-    "mnist_cnn_pooled": (pooled_mnist_cnn, (1, 28, 28), 10),
-    "mnist_cnn": (MnistCnn().build, (1, 28, 28), 10),
-    "cifar_cnn": (CifarCnn().build, (3, 32, 32), 10),
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What a workload trains.
+
+    Args:
+        build: makes it of the shape of an input and the number of classes.
+        batch: None takes BATCH rows.
+        tokens: whether its inputs are tokens; else they are images, or numbers.
+    """
+
+    build: Callable[[tuple[int, ...], int], nn.Module]
+    shape: tuple[int, ...]
+    num_classes: int
+    batch: int | None = None
+    tokens: bool = False
+
+
+MODELS = {
+    "logistic": Model(build=Logistic().build, shape=(104,), num_classes=2),
+    "mlp": Model(build=TabularMlp().build, shape=(60,), num_classes=2),
+    "mnist_cnn_pooled": Model(build=pooled_mnist_cnn, shape=(1, 28, 28), num_classes=10),
+    "mnist_cnn": Model(build=MnistCnn().build, shape=(1, 28, 28), num_classes=10),
+    "cifar_cnn": Model(build=CifarCnn().build, shape=(3, 32, 32), num_classes=10),
+    "resnet18": Model(build=ResNet18().build, shape=(3, 64, 64), num_classes=2, batch=32),
+    "distilbert_2": Model(
+        build=DistilBert(pretrained=False, layers=2).build, shape=(128,), num_classes=2, batch=8, tokens=True
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A workload's model and its made-up data."""
+    """A workload's model, its made-up data, and how many rows of them are a batch."""
 
     build: Callable[[], nn.Module]
     data: InMemory
     labels: Tensor
+    batch_size: int
 
     @classmethod
     def of(cls, name: str) -> Problem:
-        """Images are bytes, as ours lie in memory; other inputs are normal."""
-        build_model, shape, num_classes = MODELS[name]
+        """Images are bytes, as ours lie in memory; tokens are any but padding; other inputs are normal."""
+        model = MODELS[name]
         torch.manual_seed(0)
-        rows = sum(GROUP_SIZES)
-        images = len(shape) > 1
-        inputs = torch.randint(256, (rows, *shape), dtype=torch.uint8) if images else torch.randn(rows, *shape)
-        return cls(lambda: build_model(shape, num_classes), InMemory(inputs), torch.randint(num_classes, (rows,)))
+        shape = (sum(GROUP_SIZES), *model.shape)
+        if model.tokens:
+            inputs = torch.randint(PADDING + 1, VOCABULARY, shape)
+        elif len(model.shape) > 1:
+            inputs = torch.randint(256, shape, dtype=torch.uint8)
+        else:
+            inputs = torch.randn(shape)
+        labels = torch.randint(model.num_classes, shape[:1])
+        return cls(lambda: model.build(model.shape, model.num_classes), InMemory(inputs), labels, model.batch or BATCH)
 
     def batch(self) -> tuple[Tensor, Tensor]:
         """The first rows: inputs and labels."""
-        return self.data.gather(torch.arange(BATCH)), self.labels[:BATCH]
+        return self.data.gather(torch.arange(self.batch_size)), self.labels[: self.batch_size]
 
 
 def measure(name: str, method: str, steps: int) -> dict[str, float]:
     """Milliseconds per step and extra memory; for rawls also the milliseconds that drawing a step's rows takes."""
     step = step_of(name, method)
+    lifecycle.give_back_freed_memory()  # what was freed by then would serve the steps, and not be counted
     before = _memory()
     for _ in range(WARM_UP_STEPS):
         step()
@@ -113,7 +144,8 @@ def measure(name: str, method: str, steps: int) -> dict[str, float]:
     result["extra_mb"] = (_memory() - before) / 2**20
     if method == "rawls":
         population = Population(GROUP_SIZES)
-        equal = tuple(BATCH // len(GROUP_SIZES) for _ in GROUP_SIZES)
+        batch_size = MODELS[name].batch or BATCH
+        equal = tuple(batch_size // len(GROUP_SIZES) for _ in GROUP_SIZES)
         rates = tuple(batch / size for batch, size in zip(equal, GROUP_SIZES, strict=True))
         result["stratified_ms"] = _drawing(StratifiedWithoutReplacement(population, equal))
         result["poisson_ms"] = _drawing(CellPoisson(population, rates))
@@ -140,9 +172,10 @@ class KeepsBatch(FleetStep[Kind]):
         self.steps += 1
 
     def keep_full_batch(self) -> None:
-        """Keep one of at most BATCH rows, and all but few of them: a row more may take a tile or chunk of its own."""
+        """Keep one of all but few of the rows asked for, and no more: one more may take a tile or chunk of its own."""
+        asked = self.members[0].task.batch_size
         drawn = (super(KeepsBatch, self)._draw(step) for step in range(FEW_DRAWS))
-        self.batch = max(drawn, key=lambda batch: (batch.count(0) <= BATCH, -abs(BATCH - batch.count(0))))
+        self.batch = max(drawn, key=lambda batch: (batch.count(0) <= asked, -abs(asked - batch.count(0))))
 
     def _draw(self, step: int) -> Batch:
         if self.draws:  # not kept: a second batch in memory would cost the smallest model two percent of its step
@@ -167,7 +200,7 @@ def private(problem: Problem, *, draw: bool, runs: int = 1, method: Method = ASC
 
 def stepper_of(problem: Problem, *, draw: bool, runs: int, method: Method) -> OneBatch:
     """The private step of a fleet of runs that differ in their noise only."""
-    task, rows = _task(), _rows(problem)
+    task, rows = _task(problem), _rows(problem)
     plan = method.plan(task, _budget(method))
     engine = fused_engine(problem.build, device=CPU)
 
@@ -192,7 +225,7 @@ def stepper_of(problem: Problem, *, draw: bool, runs: int, method: Method) -> On
 
 def open_stepper_of(problem: Problem, method: OpenMethod) -> OneOpenBatch:
     """The steps of one run without privacy."""
-    task, engine = _task(), PlainEngine(problem.build, device=CPU)
+    task, engine = _task(problem), PlainEngine(problem.build, device=CPU)
     member = OpenMember(
         method=method,
         optimizer=Optimizer(lr=0.1),
@@ -204,9 +237,10 @@ def open_stepper_of(problem: Problem, method: OpenMethod) -> OneOpenBatch:
     return OneOpenBatch(engine, [member], engine.initial(0).unsqueeze(0))
 
 
-def _task() -> Task:
+def _task(problem: Problem) -> Task:
     """No reweighting falls into the measurement: it is made once an epoch, not in every step."""
-    return Task(population=Population(GROUP_SIZES), batch_size=BATCH, steps=10_000, steps_per_epoch=10_001)
+    population = Population(GROUP_SIZES)
+    return Task(population=population, batch_size=problem.batch_size, steps=10_000, steps_per_epoch=10_001)
 
 
 def _rows(problem: Problem) -> TrainingRows:
@@ -260,7 +294,7 @@ def _hooks(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
 
     wrapped = GradSampleModule(_contiguous(module))
     sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
-    optimizer = DPOptimizer(sgd, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=BATCH)
+    optimizer = DPOptimizer(sgd, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=len(labels))
 
     def step() -> None:
         optimizer.zero_grad()
@@ -278,7 +312,9 @@ def _ghost(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
 
     wrapped = GradSampleModuleFastGradientClipping(_contiguous(module), max_grad_norm=1.0, use_ghost_clipping=True)
     sgd = torch.optim.SGD(wrapped.parameters(), lr=0.1)
-    optimizer = DPOptimizerFastGradientClipping(sgd, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=BATCH)
+    optimizer = DPOptimizerFastGradientClipping(
+        sgd, noise_multiplier=1.0, max_grad_norm=1.0, expected_batch_size=len(labels)
+    )
     loss = DPLossFastGradientClipping(wrapped, optimizer, nn.CrossEntropyLoss())
 
     def step() -> None:
@@ -308,7 +344,7 @@ def _vmap(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
         weights = (1.0 / squares.sqrt()).clamp(max=1.0)
         for name, values in gradients.items():
             total = torch.tensordot(weights, values, 1)
-            params[name].sub_(total.add_(torch.randn_like(total)), alpha=0.1 / BATCH)
+            params[name].sub_(total.add_(torch.randn_like(total)), alpha=0.1 / len(labels))
 
     return step
 
@@ -317,9 +353,9 @@ METHODS = {"plain": plain, "hooks": _hooks, "ghost": _ghost, "vmap": _vmap, "jax
 
 
 def _contiguous(module: nn.Module) -> nn.Module:
-    """The module as Opacus computes it rightly: it misreads the channels-last layout that our pooling hands on."""
+    """The module as Opacus takes it: it misreads the channels-last layout of our pooling, and wants tokens whole."""
     for layer in module.modules():
-        if isinstance(layer, nn.Conv2d):
+        if isinstance(layer, nn.Conv2d | nn.Embedding):
             layer.register_forward_pre_hook(lambda _layer, inputs: tuple(x.contiguous() for x in inputs))
     return module
 

@@ -31,11 +31,18 @@ OPACUS = ("hooks", "ghost")
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What is measured: how many steps in a process, and how many times faster than Opacus we want to be."""
+    """What is measured: how many steps in a process, and what is wanted of them.
+
+    Args:
+        goal: how many times faster than Opacus.
+        over_plain, memory: of plain SGD's time and memory, at most.
+    """
 
     title: str
     steps: int
     goal: float
+    over_plain: float = 1.4
+    memory: float = 1.0
 
 
 WORKLOADS = {
@@ -43,8 +50,13 @@ WORKLOADS = {
     "mlp": Workload(title="MLP 60-256-256-2", steps=300, goal=3.0),
     "mnist_cnn_pooled": Workload(title="mnist_cnn with pooling, 12,794 parameters", steps=30, goal=2.5),
     "mnist_cnn": Workload(title="mnist_cnn, 97,114 parameters", steps=20, goal=2.5),
+    "resnet18": Workload(
+        title="resnet18 with GroupNorm, 64 x 64, batch 32", steps=10, goal=1.5, over_plain=1.35, memory=1.5
+    ),
+    "distilbert_2": Workload(
+        title="distilbert of two layers, 128 tokens, batch 8", steps=5, goal=1.5, over_plain=1.15, memory=1.5
+    ),
 }
-OVER_PLAIN_GOAL = 1.4
 DRAWING_GOAL = 5.0  # per cent
 
 COLUMNS = {
@@ -67,9 +79,9 @@ def measured(options: Namespace) -> Table:
     rows = summarise(names, raw)
     table = Table(
         name="speed",
-        title="Speed and memory of one run, batch 256",
-        about="One thread and the fixed allocator for every method, a fresh process each, processor time, median of "
-        f"{options.rounds} rounds.",
+        title="Speed and memory of one run",
+        about="Batch 256 where none is named. One thread and the fixed allocator for every method, a fresh process "
+        f"each, processor time, median of {options.rounds} rounds.",
         columns=COLUMNS,
         digits=DIGITS,
         rows=rows,
@@ -126,21 +138,20 @@ def _in_process(name: str, method: str, steps: int) -> dict[str, float]:
 
 def _verdict(name: str, rows: Sequence[Row]) -> str:
     """What was wanted of rawls, and what came out."""
-    goal = WORKLOADS[name].goal
-    of = {row["method"]: row for row in rows if row["workload"] == WORKLOADS[name].title}
+    wanted = WORKLOADS[name]
+    of = {row["method"]: row for row in rows if row["workload"] == wanted.title}
     row, whole, plain = (of[METHODS[method]] for method in ("same batch", "rawls", "plain"))
     drawing = max(number(whole, "stratified_share"), number(whole, "poisson_share"))
     checks = {
         f"{number(row, 'over_opacus'):.2f} times faster than Opacus on the same batch, "
-        f"{number(whole, 'over_opacus'):.2f} with drawing and gathering (goal {goal:g})": (
-            number(row, "over_opacus") >= goal
+        f"{number(whole, 'over_opacus'):.2f} with drawing and gathering (goal {wanted.goal:g})": (
+            number(row, "over_opacus") >= wanted.goal
         ),
-        f"{number(row, 'over_plain'):.2f} of plain SGD's time (goal at most {OVER_PLAIN_GOAL:g})": (
-            number(row, "over_plain") <= OVER_PLAIN_GOAL
+        f"{number(row, 'over_plain'):.2f} of plain SGD's time (goal at most {wanted.over_plain:g})": (
+            number(row, "over_plain") <= wanted.over_plain
         ),
-        f"{number(row, 'extra_mb'):.1f} MB (goal at most plain SGD's {number(plain, 'extra_mb'):.1f})": (
-            number(row, "extra_mb") <= number(plain, "extra_mb")
-        ),
+        f"{number(row, 'extra_mb'):.1f} MB (goal at most {wanted.memory:g} times plain SGD's "
+        f"{number(plain, 'extra_mb'):.1f})": number(row, "extra_mb") <= wanted.memory * number(plain, "extra_mb"),
         f"index drawing at most {drawing:.1f} % of a step (goal below {DRAWING_GOAL:g})": drawing < DRAWING_GOAL,
     }
     return judged(name, checks)

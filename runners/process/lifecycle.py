@@ -40,6 +40,13 @@ def keep_freed_memory() -> bool:
     return [library.mallopt(option, value) for option, value in _ALLOCATOR.items()] == [1] * len(_ALLOCATOR)
 
 
+def give_back_freed_memory() -> None:
+    """Hand what was freed by now back to the system, whatever is kept of what is freed from now on."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
+
+
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent (given by its id) dies; only Linux can."""
     if sys.platform == "linux":

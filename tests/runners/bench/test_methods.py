@@ -3,6 +3,7 @@
 import pytest
 
 from rawls.algorithms.pgd_at import PgdAt
+from rawls.models.architectures.parts.transformer import PADDING
 from rawls.runners.bench import methods, step, sweep
 
 
@@ -32,6 +33,14 @@ def test_a_method_without_privacy_steps_on_one_batch_as_its_plain_loop_does(monk
     start = [parameter.detach().clone() for parameter in module.parameters()]
     methods.adversarial(module, batch.inputs[0], batch.labels[0])()
     assert not all(one.equal(other) for one, other in zip(module.parameters(), start, strict=True))
+
+
+def test_a_workload_has_the_batch_and_the_inputs_of_its_model() -> None:
+    inputs, labels = methods.Problem.of("distilbert_2").batch()
+    assert inputs.shape == (8, 128) and labels.shape == (8,)
+    assert not inputs.is_floating_point() and bool((inputs != PADDING).all())
+    inputs, _ = methods.Problem.of("logistic").batch()
+    assert inputs.shape == (methods.BATCH, 104)
 
 
 def test_every_workload_has_a_model() -> None:

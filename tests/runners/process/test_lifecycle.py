@@ -43,6 +43,28 @@ def test_large_temporaries_cost_no_page_faults_once_the_process_is_prepared() ->
     assert prepared < stock / 3
 
 
+KEPT = """
+from pathlib import Path
+from rawls.runners.process import lifecycle
+def megabytes():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
+lifecycle.keep_freed_memory()
+before = megabytes()
+large, last = bytearray(200 << 20), bytearray(100_000)
+large = None
+kept = megabytes()
+lifecycle.give_back_freed_memory()
+print(kept - before, megabytes() - before)
+"""
+
+
+@pytest.mark.skipif(not lifecycle.keep_freed_memory() or sys.platform != "linux", reason="not glibc on Linux")
+def test_freed_memory_is_kept_until_it_is_given_back() -> None:
+    kept, given_back = map(int, output_of(KEPT).split())
+    assert kept > 190 and given_back < 10
+
+
 def test_a_prepared_process_has_one_thread_whatever_the_environment_says() -> None:
     script = (
         "from rawls.runners.process import lifecycle; lifecycle.prepare_process(); import torch; "
