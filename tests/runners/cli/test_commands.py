@@ -318,7 +318,7 @@ def test_budget_of_a_run_is_its_plans(epsilon: str, capsys: pytest.CaptureFixtur
     found = json.loads(capsys.readouterr().out)
     plan = prepare_run(composer()(overrides)).plan
     assert plan is not None
-    about = {"algorithm": "dpsgd", "dataset": "digits", "provenance": "real"}
+    about: dict[str, Any] = {"algorithm": "dpsgd", "dataset": "digits", "provenance": "real"}
     about |= {"population": 1034, "batch_size": 16, "steps": 20}
     assert found == json.loads(json.dumps(about | plan.to_dict()))
     given = ["privacy=none", f"privacy.noise_multiplier={found['noise_multiplier']}"]
