@@ -21,7 +21,7 @@ from rawls.accounting.events import Event, GaussianEvent, Neighbouring, Poisson
 
 RULES: Mapping[str, str] = {
     "accounted": "what is proven from the ledger",
-    "gdp_clt": "Gaussian DP by the central limit theorem: an approximation, far too low when noise is small",
+    "gdp_clt": "Gaussian DP by the central limit theorem: an approximation and no bound, far off when noise is small",
     "accepted_only": "only accepted updates are counted, though rejected trials look at data too",
     "counts_not_charged": "only the gradient is counted, not the counts or sums published beside it",
     "independent_draws": "answers from one draw are counted as if each had a draw of its own: too low",
