@@ -124,6 +124,7 @@ class Data:
         splits: by seed.
         left_out: the training rows that the split of a seed does without, where it is trained on a half.
         taught: labels of all rows as training is told them, by seed, where some are told wrong.
+        owners, owner_names: who each row is of, by number, where the files themselves say so.
     """
 
     inputs: Inputs
@@ -136,6 +137,8 @@ class Data:
     left_out: Callable[[int], Rows] = no_rows
     taught: Callable[[int], Tensor] | None = None
     overlapping: Overlapping | None = None
+    owners: Tensor | None = None
+    owner_names: tuple[str, ...] = ()
 
     def told(self, seed: int) -> Tensor:
         """Labels of all rows as training is told them."""
@@ -183,13 +186,31 @@ class Dataset(ABC):
     """
 
     name: ClassVar[str]
-    group_names: ClassVar[tuple[str, ...]]  # of the partition
-    minority_groups: ClassVar[tuple[int, ...]]  # designated ones: aZB-weak is calibrated on the smallest other group
     sources: ClassVar[tuple[Source, ...]] = ()
-    assumptions: ClassVar[tuple[str, ...]] = ()  # private data read outside the accounting, said in every ledger
     provenance: Provenance | None = None
     max_examples: Annotated[int, Ge(1), Le(10**9)] | None = None
     half_of: Annotated[int, Ge(0), Le(2**63 - 1)] | None = None
+
+    # What a class knows of its data it states as ClassVars of these names; one's own files tell theirs when read.
+    @property
+    @abstractmethod
+    def group_names(self) -> tuple[str, ...]:
+        """What the groups of the partition are called."""
+
+    @property
+    @abstractmethod
+    def minority_groups(self) -> tuple[int, ...]:
+        """The designated ones: aZB-weak is calibrated on the smallest other group."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Private data that are read outside the accounting; said in every ledger."""
+        return ()
+
+    @property
+    def findings(self) -> str:
+        """What one's own files turned out to hold, to be shown before training; papers say it of theirs."""
+        return ""
 
     @property
     @abstractmethod

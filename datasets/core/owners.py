@@ -1,11 +1,12 @@
 """Whose data a row is, and at which epsilon: the specifications of conf/owners/*.yaml.
 
 INO-SGD (App. D.1) gives a class or several to each owner, mixes classes between owners, or gives every row a budget of
-its own. Budgets, and who owns which row, are public. What is random depends on the seed and the rows alone.
+its own; one's own files may say who owns a row. Budgets, and who owns which row, are public. What is random depends on
+the seed and the rows alone.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import truncnorm
 
-from rawls.datasets.core.base import Rows, addressed
+from rawls.datasets.core.base import Data, Rows, addressed
 
 Epsilons = NDArray[np.float64]
 
@@ -42,12 +43,23 @@ class Owners(ABC):
     name: ClassVar[str]
 
     @abstractmethod
+    def of(self, data: Data, rows: Rows, seed: int) -> Ownership:
+        """The owners of these rows."""
+
+
+class ByLabels(Owners):
+    """How labels and groups give rows their owners."""
+
+    def of(self, data: Data, rows: Rows, seed: int) -> Ownership:
+        return self.assign(data.labels.numpy()[rows], data.groups.numpy()[rows], seed)
+
+    @abstractmethod
     def assign(self, labels: Rows, groups: Rows, seed: int) -> Ownership:
         """The owners of rows with these labels and groups."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoOwners(Owners):
+class NoOwners(ByLabels):
     """One owner of all: the run's budget is everybody's."""
 
     name: ClassVar[str] = "none"
@@ -57,7 +69,7 @@ class NoOwners(Owners):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Parts(Owners):
+class _Parts(ByLabels):
     """Owners that have a number of classes (or groups) each.
 
     Args:
@@ -70,9 +82,7 @@ class _Parts(Owners):
         _check_epsilons(self.epsilons)
 
     def _owned(self, owner: Rows, names: Sequence[str]) -> Ownership:
-        counts = np.bincount(owner, minlength=len(names))
-        if not counts.all():
-            raise ValueError(f"owner {names[int(np.argmin(counts))]!r} has no training rows: leave it out")
+        _check_all_have_rows(owner, names)
         return Ownership(owner=owner, names=tuple(names), epsilons=_spread(self.epsilons, len(names), "owners"))
 
 
@@ -141,7 +151,43 @@ class Mixed(_Parts):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerExample(Owners):
+class ByColumn(Owners):
+    """Whoever the data say: one's own files, with a column of owners.
+
+    Args:
+        epsilons: by the owner's name; or a list in the order of their names, one for each, or two for an even spread.
+    """
+
+    name: ClassVar[str] = "by_column"
+    epsilons: Mapping[str, float] | tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _check_epsilons(tuple(self.epsilons.values()) if isinstance(self.epsilons, Mapping) else self.epsilons)
+
+    def of(self, data: Data, rows: Rows, seed: int) -> Ownership:
+        if data.owners is None:
+            raise ValueError(
+                "owners=column takes owners from the data, which name none: set dataset.owner=COLUMN of files of your "
+                "own, or choose other owners"
+            )
+        owner, names = data.owners.numpy()[rows], data.owner_names
+        _check_all_have_rows(owner, names)
+        return Ownership(owner=owner, names=names, epsilons=self._budgets(names))
+
+    def _budgets(self, names: tuple[str, ...]) -> Epsilons:
+        if not isinstance(self.epsilons, Mapping):
+            return _spread(self.epsilons, len(names), "owners")
+        if missing := [name for name in names if name not in self.epsilons]:
+            raise ValueError(
+                f"owner {missing[0]!r} has no budget: give it one in owners.epsilons, beside {list(self.epsilons)}"
+            )
+        if unknown := [name for name in self.epsilons if name not in names]:
+            raise ValueError(f"owners.epsilons names {unknown[0]!r}, who owns nothing; the owners are {list(names)}")
+        return np.array([self.epsilons[name] for name in names], dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerExample(ByLabels):
     """Every row is an owner of its own, whose epsilon is random around the mean of its class.
 
     Args:
@@ -175,6 +221,12 @@ class PerExample(Owners):
             least = (LEAST_NORMAL_EPSILON - means) / self.width
             drawn = truncnorm.rvs(least, np.inf, loc=means, scale=self.width, random_state=generator)
         return Ownership(owner=np.arange(len(labels)), names=None, epsilons=np.asarray(drawn, dtype=np.float64))
+
+
+def _check_all_have_rows(owner: Rows, names: Sequence[str]) -> None:
+    counts = np.bincount(owner, minlength=len(names))
+    if not counts.all():
+        raise ValueError(f"owner {names[int(np.argmin(counts))]!r} has no training rows: leave it out")
 
 
 def _parts(values: Rows, parts: tuple[tuple[int, ...], ...] | None, one: str, many: str) -> tuple[Rows, list[str]]:

@@ -116,8 +116,7 @@ def digest_of(paths: Sequence[Path]) -> str:
     """One checksum of files that no pinned one vouches for, names and bytes; a file is read once while it stays."""
     digest = hashlib.sha256()
     for path in paths:
-        state = path.stat()
-        digest.update(f"{path.name}\n{_digest_of(path, state.st_size, state.st_mtime_ns)}\n".encode())
+        digest.update(f"{path.name}\n{content_digest(path)}\n".encode())
     return digest.hexdigest()
 
 
@@ -125,6 +124,12 @@ def digest_of_sizes(folder: Path, names: Iterable[str]) -> str:
     """One checksum of the names and sizes of files, where there are too many to be read before every command."""
     listing = [f"{name} {(folder / name).stat().st_size}" for name in names]
     return hashlib.sha256("\n".join(listing).encode()).hexdigest()
+
+
+def content_digest(path: Path) -> str:
+    """The checksum of a file whatever it is called; it is read once while it stays."""
+    state = path.stat()
+    return _digest_of(path, state.st_size, state.st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)

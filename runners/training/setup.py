@@ -64,6 +64,18 @@ class Prepared:
     assumptions: tuple[str, ...]
     data: Data | None
 
+    @property
+    def noise_to_signal(self) -> float | None:
+        """The noise of a step on each parameter, over the longest sum that a batch's clipped gradients can have.
+
+        None for a method without a plan, and for one whose loop is its own.
+        """
+        if self.plan is None or not isinstance(self.method, Method):
+            return None
+        gradient, _ = self.plan.charges[0]
+        longest = self.task.batch_size * max(gradient.bounds)
+        return gradient.noise_std / longest if longest else math.inf
+
 
 def prepare_run(config: Config) -> Prepared:
     """Load the data (once per process), build the method and calibrate its noise.
@@ -215,7 +227,7 @@ def cells_of(config: Config, data: Data, split: Split, method: AnyMethod, task: 
     owners, folds = np.zeros(len(groups), dtype=np.int64), method.folds(task)
     if config["owners"] is not None and method.keeps_owners:
         spec: Owners = build(config["owners"], "owners")
-        owned = spec.assign(data.labels.numpy()[split.train], groups, config["seed"])
+        owned = spec.of(data, split.train, config["seed"])
         owners, budgets = owned.owner, () if owned.epsilons is None else tuple(owned.epsilons.tolist())
         if budgets and owned.names is None:  # budgets of single rows: an owner is a class of equal ones
             budgets, of_owner = budget_classes(budgets)
