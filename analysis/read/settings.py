@@ -15,7 +15,7 @@ import pyarrow as pa
 import yaml
 
 from rawls.analysis.read.cache import Rows, cached
-from rawls.runners.store.stored import CACHE, CONFIG, NOT_HASHED, folder_of, from_yaml
+from rawls.runners.store.stored import CACHE, CONFIG, folder_of, from_yaml, identifies
 
 Settings = dict[str, Any]
 
@@ -46,7 +46,7 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 def _of(path: Path) -> Settings:
     try:
         config = from_yaml(path.read_text(encoding="utf-8"))
-        return flat({name: value for name, value in config.items() if name not in NOT_HASHED})
+        return {key: value for key, value in flat(config).items() if identifies(key)}
     except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError):
         return {}
 

@@ -24,7 +24,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rawls import conf
-from rawls.runners.config import chosen, schema
+from rawls.runners.config import by_rows, chosen, schema
 from rawls.runners.config.chosen import Chosen, copied
 from rawls.runners.config.errors import ConfigError, explain, unknown_choice, unknown_key
 from rawls.runners.config.kept import Kept
@@ -45,7 +45,8 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
     config = resolve(cfg)
     for key in (*SPECS, *OPTIONAL_SPECS, "data_digest"):
         cfg[key] = config[key]
-    cfg.privacy.update(config["privacy"])
+    for key in ("privacy", "schedule"):
+        cfg[key].update(config[key])
     return cfg
 
 
@@ -68,7 +69,9 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
         if config[group] == MISSING:
             raise ConfigError(f"{group} is not chosen: set {group}=NAME, one of {', '.join(choices(group))}")
         if group == "dataset":  # as it is found today
-            config[group] = dump(_located(build(config[group], group), config))
+            spec = _located(build(config[group], group), config)
+            config["schedule"] = _scheduled(config["schedule"], spec, config)
+            config[group] = dump(spec)
             continue
         described = describe(config[group], group)
         config[group] = copied(described["node"])
@@ -120,6 +123,28 @@ def _located(spec: Any, config: dict[str, Any]) -> Any:
         raise ConfigError(f"data_digest={asked} is not that of the data under data.root={root} ({found or 'pinned'})")
     config["data_digest"] = found
     return spec
+
+
+def _scheduled(schedule: dict[str, Any], dataset: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """What is null follows: batch size and epochs from the training rows, evaluations from the epochs."""
+    found = dict(schedule)
+    if None in (found["batch_size"], found["epochs"]):
+        if found["plan_only"]:
+            raise ConfigError(
+                "schedule.batch_size and schedule.epochs follow from the training rows where they are null, and "
+                "schedule.plan_only=true reads none: give both"
+            )
+        rows = _training_rows(dataset, Path(config["data"]["root"]), config["data_digest"])
+        found["batch_size"] = found["batch_size"] or by_rows.batch_size(rows)
+        found["epochs"] = found["epochs"] or by_rows.epochs(rows, found["batch_size"])
+    found["evaluations"] = found["epochs"] if found["evaluations"] is None else found["evaluations"]
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _training_rows(dataset: Any, root: Path, digest: str | None) -> int:
+    """How many a run trains on, whatever its seed."""
+    return len(dataset.load(root).splits(0).train)
 
 
 def hashed(config: DictConfig | Mapping[str, Any]) -> dict[str, Any]:

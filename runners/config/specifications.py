@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import annotated_types
 import pydantic
+from omegaconf import MISSING
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rawls.runners.config.errors import ConfigError, nearest
@@ -66,7 +67,8 @@ def _built(text: str, group: str) -> Any:
     cls, hints = _fields(str(node.pop(TARGET, "")), group)
     for key in node.keys() - hints.keys():
         raise ConfigError(f"unknown key '{group}.{key}': {nearest(key, hints, prefix=f'{group}.')}")
-    typed = {key: convert(value, hints[key], f"{group}.{key}") for key, value in node.items()}
+    given = {key: value for key, value in node.items() if value != MISSING}
+    typed = {key: convert(value, hints[key], f"{group}.{key}") for key, value in given.items()}
     for field in dataclasses.fields(cls):
         optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
         if field.init and field.name not in typed and not optional:

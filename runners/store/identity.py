@@ -38,7 +38,7 @@ FROZEN: dict[str, dict[str, str]] = {
 
 def hashed_part(config: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a resolved configuration that identifies the run; null says nothing, at any depth."""
-    part = _without_null({key: value for key, value in config.items() if key not in NOT_HASHED})
+    part = _identifying(config, "")
     for group in FROZEN.keys() & part.keys():
         if isinstance(part[group], dict) and TARGET in part[group]:
             name = registered(str(part[group][TARGET]))
@@ -52,7 +52,11 @@ def registered(target: str) -> str:
     return file if name.lower() == file.replace("_", "").lower() else f"{file}.{name}"
 
 
-def _without_null(value: Any) -> Any:
+def _identifying(value: Any, prefix: str) -> Any:
     if isinstance(value, Mapping):
-        return {key: _without_null(item) for key, item in value.items() if item is not None}
-    return [_without_null(item) for item in value] if isinstance(value, list | tuple) else value
+        return {
+            key: _identifying(item, f"{prefix}{key}.")
+            for key, item in value.items()
+            if item is not None and f"{prefix}{key}" not in NOT_HASHED
+        }
+    return [_identifying(item, f"{prefix}.") for item in value] if isinstance(value, list | tuple) else value

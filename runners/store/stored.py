@@ -43,9 +43,10 @@ MANIFEST = "manifest.json"
 PLANS, MEMBERSHIP, ROC = "plans.csv", "membership.csv", "roc.csv"
 RUNNING, FAILED = UNFINISHED = ("running", "failed")  # what follows the dot of a run's folder
 
-# What a run is not identified by: where and how it is run, and which sweep asked for it.
+# What a run is not identified by: where and how it is run, where its files lie, and which sweep asked for it.
 NOT_HASHED = frozenset(
     {"device", "engine", "physical_batch", "alone", "tracking", "results", "data", "experiment", "scale", "retrain"}
+    | {"dataset.path"}  # of one's own files, which are told by their content
 )
 DEAD_AFTER_SECONDS = 60.0
 
@@ -109,6 +110,12 @@ def is_of_evaluated(score: str, kind: str) -> bool:
     *where, name = score.split("_")
     own = {*where} <= {"robust", "train", "test", "corrupted"}
     return own and name in OF_A_GROUP and kind in ("evaluation", "gaps")
+
+
+def identifies(key: str) -> bool:
+    """Whether a key of a configuration, joined by dots, is part of what makes a run what it is."""
+    parts = key.split(".")
+    return not any(".".join(parts[: place + 1]) in NOT_HASHED for place in range(len(parts)))
 
 
 def mark_of(provenance: str) -> str:

@@ -31,7 +31,7 @@ from rawls.runners.config.compose import Composer, composer, explained, hydra_re
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store.results_store import to_json, writing
-from rawls.runners.store.stored import MANIFEST, NOT_HASHED, target_folder
+from rawls.runners.store.stored import MANIFEST, identifies, target_folder
 
 Axes = dict[str, list[str]]
 """The overrides (`key=value`) that a grid takes for each key."""
@@ -273,7 +273,7 @@ def _coordinates(config: Mapping[str, Any], overrides: Iterable[str]) -> dict[st
 
 def _identifies(key: str) -> bool:
     """Whether runs of one seed that differ in this key are different runs."""
-    return key.partition(".")[0] not in {*NOT_HASHED, "seed"}
+    return identifies(key) and key.partition(".")[0] != "seed"
 
 
 def _target(asked: Iterable[str]) -> str:

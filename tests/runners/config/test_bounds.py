@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from omegaconf import MISSING
 
 from rawls.runners.config.compose import CONF, Composer, choices, compose
 from rawls.runners.config.errors import ConfigError
@@ -30,6 +31,7 @@ def numbers(group: str, name: str) -> Iterator[tuple[dict[str, Any], str, Any]]:
     """The node of a YAML and each of its fields that holds a number, with its type."""
     node = yaml.safe_load((CONF / group / f"{name}.yaml").read_text("utf-8"))
     node.pop("defaults", None)  # Hydra's
+    node = {key: "a" if value == MISSING else value for key, value in node.items()}
     for key, hint in get_type_hints(type(build(node, group)), include_extras=True).items():
         if key in node and {int, float} & kinds(hint):
             yield node, key, hint
