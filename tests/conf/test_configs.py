@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import MISSING, OmegaConf
 
 from rawls.analysis.read.papers_numbers import reported
 from rawls.runners.config.compose import CONF, choices, compose, resolve, run_id
@@ -14,6 +14,7 @@ from rawls.runners.config.schema import SPECS
 from rawls.runners.config.specifications import build, dump, name_of
 from rawls.runners.store.identity import TARGET
 from rawls.runners.sweeps.experiments import manifest_of, plan
+from tests.datasets.own.made import overrides
 
 EXPERIMENTS = choices("experiment")
 TUNED = [tuple(name.split("/")) for name in choices("tuned")]
@@ -21,6 +22,16 @@ TUNED = [tuple(name.split("/")) for name in choices("tuned")]
 SINGLE = ("privacy", "optimizer", "recipe", "scale", "tracking")
 # Owners are tested in tests/datasets/core/test_owners.py.
 COVERED = {"experiment", "tuned", "hydra", "owners", *SPECS, *SINGLE}
+# Null in a recipe: they follow from the training rows.
+BY_ROWS = ("batch_size", "epochs")
+
+
+def filled(node: dict[str, Any]) -> dict[str, Any]:
+    """A node in which every field has a value."""
+    return {
+        key: {"path": "a.csv", "epsilons": [1, 2]}.get(key, "a") if value == MISSING else value
+        for key, value in node.items()
+    }
 
 
 def read(name: str) -> dict[str, Any]:
@@ -29,9 +40,11 @@ def read(name: str) -> dict[str, Any]:
 
 
 def merged(node: dict[str, Any], others: dict[str, Any]) -> bool:
-    """Whether a configuration holds everything that a YAML says, but for interpolations."""
+    """Whether a configuration holds everything that a YAML says, but for interpolations and what follows from data."""
     return all(
-        merged(node[key], value) if isinstance(value, dict) else "${" in str(value) or node[key] == value
+        merged(node[key], value)
+        if isinstance(value, dict)
+        else "${" in str(value) or node[key] == value or (value is None and key in BY_ROWS)
         for key, value in others.items()
         if key != "defaults"
     )
@@ -45,7 +58,7 @@ def test_no_yaml_is_left_out() -> None:
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in SPECS for name in choices(group)])
 def test_a_specification_lists_every_field_of_its_class(group: str, name: str) -> None:
-    node = {key: value for key, value in read(f"{group}/{name}").items() if key != "defaults"}
+    node = filled({key: value for key, value in read(f"{group}/{name}").items() if key != "defaults"})
     spec = build(node, group)
     assert set(node) == {TARGET} | {field.name for field in dataclasses.fields(spec) if field.init}
     assert dump(spec)[TARGET] == node[TARGET]
@@ -53,16 +66,16 @@ def test_a_specification_lists_every_field_of_its_class(group: str, name: str) -
 
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in SPECS for name in choices(group)])
-def test_a_specification_composes(group: str, name: str) -> None:
-    assert name_of(resolve(compose([f"{group}={name}"]))[group]) == name
+def test_a_specification_composes(group: str, name: str, tmp_path: Path) -> None:
+    assert name_of(resolve(compose([f"{group}={name}", *overrides(name, tmp_path)]))[group]) == name
 
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in SINGLE for name in choices(group)])
-def test_a_choice_composes_and_says_what_it_says(group: str, name: str) -> None:
+def test_a_choice_composes_and_says_what_it_says(group: str, name: str, tmp_path: Path) -> None:
     chosen = [f"{group}={name}"]
     if group == "recipe":
         dataset, _, scale = name.partition("/")
-        chosen = [f"dataset={dataset}", f"scale={scale or 'paper'}"]
+        chosen = [f"dataset={dataset}", f"scale={scale or 'paper'}", *overrides(dataset, tmp_path)]
     if name == "none":
         chosen.append("algorithm._target_=tests.runners.config.test_compose.Open")
     # Without the tuned values, which come after most of them.
