@@ -41,6 +41,7 @@ class DecodedImages:
         dataset: whose they are, for the error that names a damaged one.
         square: whether it is the middle of an image, or all of it, squeezed.
         mode: colours, or grey.
+        way_out: what is to be done about a damaged one.
     """
 
     def __init__(
@@ -52,11 +53,12 @@ class DecodedImages:
         dataset: str,
         square: bool = True,
         mode: Literal["RGB", "L"] = "RGB",
+        way_out: str = "fetch the images again",
     ) -> None:
         import torch  # here, as wherever tensors are made: data are specified without it
 
         self._names, self._content, self._size, self._square = names, content, size, square
-        self._dataset, self._mode = dataset, mode
+        self._dataset, self._mode, self._way_out = dataset, mode, way_out
         num_bytes = len(names) * len(mode) * size**2
         # Untouched pages of an empty tensor cost nothing: the cache grows with what is read.
         self._cache = (
@@ -97,6 +99,6 @@ class DecodedImages:
                 resized = whole.resize((self._size, self._size), Image.Resampling.BILINEAR)
         except (OSError, KeyError, BadZipFile) as error:
             raise ValueError(
-                f"image {name} of {self._dataset} is missing or altered ({error}): fetch the images again"
+                f"image {name} of {self._dataset} is missing or altered ({error}): {self._way_out}"
             ) from error
         return torch.from_numpy(np.array(resized).reshape(self._size, self._size, -1)).permute(2, 0, 1)
