@@ -58,8 +58,8 @@ class Schedule:
     """steps = min(max_steps, epochs * ceil(n / batch_size)); `plan_only` calibrates and trains nothing.
 
     `rate` draws every row with this probability instead of batch_size / n: rate, divisor (batch_size) and steps
-    (floor(1 / rate) an epoch) are then three numbers of their own, as in WYSIWYG's code. Null batch size and epochs follow
-    from the training rows (runners/config/by_rows.py); null evaluations are one for each epoch.
+    (floor(1 / rate) an epoch) are then three numbers of their own, as in WYSIWYG's code. Null batch size and epochs
+    follow from the training rows (runners/config/by_rows.py); null evaluations are one for each epoch.
     """
 
     batch_size: int | None = field(default=MISSING, metadata={"must": Count | None})
