@@ -34,6 +34,7 @@ def train(arguments: list[str]) -> int:
 
 
 def reproduce(arguments: list[str]) -> int:
+    from rawls.runners.cli.next_steps import next_steps
     from rawls.runners.config.compose import launcher_settings
     from rawls.runners.schedule.launcher import Outcome, backend_of, train
     from rawls.runners.store.results_store import Store
@@ -49,6 +50,7 @@ def reproduce(arguments: list[str]) -> int:
     if not outcome.interrupted:
         compute(plan, manifest.parent)
         _draw(plan, manifest)
+        print(next_steps(plan.root, plan.runs, target=f"{plan.target}/{plan.variant}"))
     return outcome.exit_code
 
 

@@ -125,7 +125,7 @@ class Reporter:
         if failed:
             parts.append(f"{failed} failed")
         seconds = self._seconds_left()
-        if seconds is not None:
+        if seconds is not None and self._skipped + len(self._ended) < self._total:
             parts.append(f"{duration(seconds)} left")
         return ", ".join(parts)
 
@@ -163,7 +163,7 @@ class Lines(Reporter):
         print(text, file=self._stream, flush=True)
 
     def _run_ended(self, message: Message, wga: float | None) -> None:
-        reached = "" if wga is None else f", WGA {wga:.3f}"
+        reached = "" if wga is None else f", {percent(wga)}"
         self.note(f"{message['event']}: {message['label']}{reached} ({self.summary()})")
 
 
@@ -228,8 +228,13 @@ def figures(view: FleetView, now: float) -> tuple[str, str, str, str]:
         f"{view.position}/{view.total}" if view.steps else "starting",
         f"{rate:.3g} steps/s" if rate else "",
         f"{duration((view.total - view.position) / rate)} left" if rate else "",
-        "" if wga is None else f"WGA {wga:.3f}",
+        "" if wga is None else percent(wga),
     )
+
+
+def percent(wga: float) -> str:
+    """As results are told: in percent, and of which part."""
+    return f"validation WGA {100 * wga:.1f} %"
 
 
 def describe(view: FleetView, now: float) -> str:

@@ -19,6 +19,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from rawls.runners.cli.arguments import plain
+from rawls.runners.cli.next_steps import next_steps
 from rawls.runners.config.compose import composer, run_id
 from rawls.runners.config.errors import RunsFailed
 from rawls.runners.schedule.crew import Backend
@@ -117,6 +118,7 @@ def _close(asked: SweepPlan) -> None:
 
     if table := closing_table(asked.root, [run_id(run.config) for run in asked.runs]):
         print(table)
+        print(next_steps(asked.root, asked.runs))
 
 
 def _search_path_of(config: DictConfig) -> tuple[str, ...]:

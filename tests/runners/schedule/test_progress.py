@@ -58,9 +58,9 @@ def test_lines_come_every_ten_seconds_and_for_every_run_that_ends() -> None:
     shown.message(0, ended("b", "interrupted"))
     before = "3/8 runs done, 3 of them before"
     assert stream.getvalue().splitlines() == [
-        f"{before}, 13:50 left; run a + run b, 2 runs 850/2000 5 steps/s 3:50 left WGA 0.250",
-        f"{before}, 9:00 left; run a + run b, 2 runs 950/2000 7.5 steps/s 2:20 left WGA 0.312",
-        "done: run a, WGA 0.500 (4/8 runs done, 3 of them before, 5:50 left)",
+        f"{before}, 13:50 left; run a + run b, 2 runs 850/2000 5 steps/s 3:50 left validation WGA 25.0 %",
+        f"{before}, 9:00 left; run a + run b, 2 runs 950/2000 7.5 steps/s 2:20 left validation WGA 31.2 %",
+        "done: run a, validation WGA 50.0 % (4/8 runs done, 3 of them before, 5:50 left)",
     ]
 
 
@@ -78,7 +78,7 @@ def test_a_screen_has_a_line_per_fleet_and_one_for_the_sweep() -> None:
         shown.stop()
     first, second, summary = [" ".join(line.split()) for line in captured.get().splitlines()]
     assert first.startswith("run a + run b, 2 runs")
-    assert first.endswith("1000/2000 10 steps/s 1:40 left WGA 0.375")
+    assert first.endswith("1000/2000 10 steps/s 1:40 left validation WGA 37.5 %")
     assert second.startswith("run [c]")
     assert second.endswith("starting")
     assert summary == "3/8 runs done, 3 of them before, 6:40 left"
@@ -93,7 +93,7 @@ def test_a_fleet_has_one_line_however_long_its_name(width: int) -> None:
     with console.capture() as captured:
         console.print(shown.view())
     first, _summary = captured.get().splitlines()
-    assert first.startswith("asc on unb") and first.rstrip().endswith("WGA 0.250")
+    assert first.startswith("asc on unb") and first.rstrip().endswith("validation WGA 25.0 %")
 
 
 @pytest.fixture

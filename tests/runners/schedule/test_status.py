@@ -179,7 +179,7 @@ def test_one_look_shows_fleets_with_rate_and_time_left_by_sweep(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"rawls reproduce x (process {os.getpid()} on ")
     # 40 steps of two runs in (a little more than) 10 seconds; 100 are left.
-    assert lines[1].startswith("  run b + run c, 2 runs 100/200 ") and lines[1].endswith(" left WGA 0.250")
+    assert lines[1].startswith("  run b + run c, 2 runs 100/200 ") and lines[1].endswith(" left validation WGA 25.0 %")
     assert 3 < float(lines[1].split("100/200 ")[1].split()[0]) <= 4
     assert lines[2].startswith("  2/4 runs done, 1 of them before, ")
     assert lines[3].startswith("no sweep, a worker alone (process ")
@@ -231,7 +231,7 @@ def test_what_trains_in_another_process_is_seen(results_root: Path) -> None:
         wait_until(lambda: status.look() and re.search("2 runs.*steps/s", str(status.lines())) is not None)
         title, fleet, summary = status.lines()
         assert f"process {trainer.pid} on" in title
-        assert fleet.startswith("  toy 0 + toy 1, 2 runs ") and "/80 " in fleet and "WGA 0.500" in fleet
+        assert fleet.startswith("  toy 0 + toy 1, 2 runs ") and "/80 " in fleet and "validation WGA 50.0 %" in fleet
         assert summary.startswith("  0/2 runs done")
         trainer.send_signal(signal.SIGTERM)
         assert trainer.wait(100) == 0

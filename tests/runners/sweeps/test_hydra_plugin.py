@@ -91,7 +91,9 @@ def test_a_sweep_ends_with_one_table_of_what_is_done(
     launched.outcome = Outcome(open=["x"] if failed else [])
     with pytest.raises(RunsFailed) if failed else nullcontext():
         train.main(["-m", *arguments])
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    printed = capsys.readouterr().out
+    assert "\n  rawls compare dpsgd sgd dataset=digits " in printed
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines()]
     assert [[row[0], *row[3:6], row[7]] for row in rows if len(row) > 1 and row[0] in ("dpsgd", "sgd")] == [
         ["dpsgd", "50.0 ± 0.0", "75.0 ± 0.0", "2", "0.99"],
         ["sgd", "50.0 ± 0.0", "75.0 ± 0.0", "2", "no privacy"],

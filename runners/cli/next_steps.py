@@ -1,0 +1,36 @@
+"""What shows more of what a command made: said at its end, as commands to copy."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rawls.runners.store.results_store import Store
+from rawls.runners.sweeps.experiments import ComposedRun
+
+
+def next_steps(root: Path, runs: Sequence[ComposedRun], *, target: str = "") -> str:
+    """The commands, one below the other; '' where nothing is finished and nothing was drawn.
+
+    Args:
+        runs: what was asked for.
+        target: PAPER/TARGET/VARIANT, if that is what they are for.
+    """
+    states = Store(root).states([run.run_id for run in runs])
+    done = [run for run in runs if states[run.run_id] == "done"]
+    if not done and not target:
+        return ""
+    where = "" if str(root) == "results" else f"results.root={root}"
+    steps = [(["dashboard"], "everything on a local page"), (["report"], "one HTML file, for those who were not there")]
+    names = list(dict.fromkeys(run.label for run in done))
+    if len(names) > 1:
+        of_these = f"target={target}" if target else _shared(done)
+        steps.insert(0, (["compare", *names[:2], of_these], "two methods, paired by seed"))
+    lines = [(shlex.join(["rawls", *filter(None, [*words, where])]), why) for words, why in steps]
+    width = max(len(line) for line, _ in lines)
+    return "\n".join(["Next:", *(f"  {line:{width}}  # {why}" for line, why in lines)])
+
+
+def _shared(runs: Sequence[ComposedRun]) -> str:
+    """The dataset, where the sweep has one."""
+    datasets = {text for run in runs for text in run.overrides if text.startswith("dataset=")}
+    return datasets.pop() if len(datasets) == 1 else ""
