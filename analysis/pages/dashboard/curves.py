@@ -1,6 +1,7 @@
 """Curves: whatever the runs logged while they trained, per group where it was logged so, with bands over seeds."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import streamlit as st
 
+from rawls.analysis.draw.budget_texts import order, titled
 from rawls.analysis.draw.kinds.curves import over_seeds
 from rawls.analysis.draw.tables import Cell
 from rawls.analysis.pages.dashboard import charts, choose_runs, grids, parts, stored
@@ -27,13 +29,15 @@ SPLITS = {"valid": "validation", "test": "test", "train": "training"}
 PERCENT = ("wga", "avg", "accuracy", of_partition("accuracy"))
 MOST_PANELS, FIRST_PANELS = 12, 3
 POINTS = 250  # of a curve: more than a screen shows
-ABOUT = "What finished runs logged while they trained: mean over seeds, and a band of one standard deviation about it."
+ABOUT = "What finished runs logged while they trained: mean over the seeds of one budget, and a band of one standard "
+ABOUT += "deviation about it, which ends at 0 where no value lies below."
 
 
 def show(here: Here) -> None:
     chosen = choose_runs.page(here, "Curves", ABOUT)
     if chosen is None:
         return
+    chosen = by_budget(chosen)
     run_ids = list(chosen.runs["run_id"])
     history = stored.histories(here, run_ids)
     if history.empty:
@@ -66,6 +70,19 @@ def show(here: Here) -> None:
         parts.nothing(f"These runs did not log {title}.", "Choose another series.")
         return
     _draw(chosen, points, title, name, axis, SPLITS.get(split, split))
+
+
+def by_budget(chosen: Chosen) -> Chosen:
+    """Runs of several budgets told apart: a band is over the seeds of one."""
+    runs = chosen.runs
+    if (runs.groupby("configuration")["budget"].nunique() <= 1).all():
+        return chosen
+    told = [f"{name}, {titled(budget)}" for name, budget in zip(runs["configuration"], runs["budget"], strict=True)]
+    places = sorted(
+        {(chosen.names.index(name), order(budget), words) for name, budget, words in
+         zip(runs["configuration"], runs["budget"], told, strict=True)}
+    )  # fmt: skip
+    return replace(chosen, runs=runs.assign(configuration=told), names=[words for *_, words in places])
 
 
 @st.cache_data(max_entries=20, show_spinner=False)
@@ -164,6 +181,8 @@ def _spread(rows: pd.DataFrame, panel: str, factor: float) -> pd.DataFrame:
     """A curve has no more points than are seen; its first and its last are kept."""
     points = over_seeds(rows.dropna(subset=["x"]), by=["name", "x"], value="value", scale=factor)
     points = points.assign(name=points["name"].astype(str), panel=panel)
+    if rows["value"].min() >= 0:  # a share, a loss, a number of examples: nothing lies below
+        points["low"] = points["low"].clip(lower=0.0)
     longest = points.groupby("name").size().max() if len(points) else 0
     if longest > POINTS:
         every = -(-int(longest) // POINTS)

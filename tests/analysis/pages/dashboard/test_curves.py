@@ -3,11 +3,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from streamlit.testing.v1 import AppTest
 
-from rawls.analysis.pages.dashboard.curves import entry, per_group, series, splits
+from rawls.analysis.pages.dashboard.choose_runs import Chosen
+from rawls.analysis.pages.dashboard.curves import curve, entry, per_group, series, splits
 from rawls.analysis.read.load import load
 from rawls.runners.store.stored import is_of_evaluated, of_partition
-from tests.analysis.pages.dashboard.pages import page, simulated, text
+from tests.analysis.pages.dashboard.pages import page, simulated, text, with_settings
+from tests.analysis.pages.pages import Page
 
 OTHERS = {"train": 0.99, "test": 0.88}
 
@@ -71,3 +74,35 @@ def test_a_list_is_of_the_evaluated_groups_or_of_the_partition() -> None:
     assert all(is_of_evaluated(name, "gaps") for name in ("train_loss", "test_corrupted_accuracy"))
     assert not any(is_of_evaluated(name, "evaluation") for name in ("group_weights", of_partition("accuracy")))
     assert not is_of_evaluated("loss", "group_gradients") and not is_of_evaluated("running_accuracy", "running")
+
+
+def test_runs_of_several_budgets_are_curves_of_their_own(results_root: Path) -> None:
+    for epsilon in (8.0, 1.0):
+        for seed in range(3):
+            with_settings(results_root, "asc", seed, epsilon_target=epsilon)
+    with_settings(results_root, "dpsgd", 0)
+    rows = cells(page("curves", results_root))
+    names = [f"asc, ε = {epsilon}" for epsilon in (1, 8)]
+    assert [row[0] for row in rows] == [*names, "dpsgd, ε = 1"]
+    assert [row[1][-5:] for row in rows] == ["(n=3)", "(n=3)", "(n=1)"]
+    of_one = cells(page("curves", results_root, epsilon="8"))
+    assert [(row[0], row[1][-5:]) for row in of_one] == [("asc", "(n=3)")]
+
+
+def test_no_band_lies_below_what_can_be(results_root: Path) -> None:
+    for seed, wga in enumerate((0.0, 0.0, 0.3)):
+        history = [{"step": step, "epoch": step / 10, "split": "valid", "wga": wga, "slope": -wga} for step in (1, 2)]
+        with_settings(results_root, "asc", seed, history=history)
+    loaded = load(results_root)
+    chosen = Chosen(runs=loaded.runs.assign(configuration="asc"), names=["asc"], dataset="")
+    points = curve(chosen, loaded.history, "wga", "evaluation", "step", {})
+    assert list(points["mean"] - points["std"]) == pytest.approx([10 - 30 / 3**0.5] * 2)
+    assert list(points["low"]) == [0.0, 0.0]
+    assert list(points["high"]) == pytest.approx([10 + 30 / 3**0.5] * 2)
+    slopes = curve(chosen, loaded.history, "slope", "evaluation", "step", {})
+    assert (slopes["low"] == slopes["mean"] - slopes["std"]).all() and (slopes["low"] < slopes["mean"]).all()
+
+
+def cells(app: AppTest) -> list[list[str]]:
+    """The rows of the page's table."""
+    return [line.split(" | ") for line in Page(text(app)).lines if "(n=" in line and " | " in line]
