@@ -10,7 +10,6 @@ from rawls.analysis.compare.comparison import ACCURACY, compare
 from rawls.analysis.draw.budget_texts import order, titled
 from rawls.analysis.draw.tables import Cell
 from rawls.analysis.draw.titles import metric_title
-from rawls.analysis.metrics.statistics import holm
 from rawls.analysis.pages.dashboard import charts, choose_runs, grids, parts, stored
 from rawls.analysis.pages.dashboard.choose_runs import BIND, Chosen
 from rawls.analysis.pages.dashboard.stored import Here
@@ -38,7 +37,7 @@ def show(here: Here) -> None:
         names = list(groups["group_name"].dropna().unique())
         metric = right.selectbox("Metric", ["WGA", "AVG", *names], key="metric", bind=BIND)
         if view == PAIRED:
-            _differences(here, chosen, metric)
+            _differences(here, chosen, metric, groups)
         else:
             _budgets(chosen, measured(chosen.runs, groups, metric, split), f"{split} {metric}")
 
@@ -178,13 +177,13 @@ def _groups(chosen: Chosen, groups: pd.DataFrame) -> None:
         grids.show(caption, ["Group", "Examples", *chosen.names], rows)
 
 
-def _differences(here: Here, chosen: Chosen, metric: str) -> None:
+def _differences(here: Here, chosen: Chosen, metric: str, groups: pd.DataFrame) -> None:
     if len(chosen.names) < 2:
         parts.nothing("There is one configuration.", "Choose another above to compare it with.")
         return
     base = st.selectbox("Compared with", chosen.names, key="base", bind=BIND)
     try:
-        rows = differences(here, chosen, base, metric)
+        rows = differences(here, chosen, base, metric, groups)
     except ValueError as problem:
         st.error(f"These cannot be compared: {problem}")
         return
@@ -200,14 +199,18 @@ def _differences(here: Here, chosen: Chosen, metric: str) -> None:
             row["name"], f"{row['n']} pairs" if row["paired"] else f"{row['n']} runs, no common seed",
             signed(row["difference"]),
             "–" if pd.isna(row["low"]) else f"{signed(row['low'])} to {signed(row['high'])}",
-            *(parts.number(row[name], 2) for name in ("p", "p_exact", "adjusted")), _told(row["adjusted"]),
+            *(parts.number(row[name], 2) for name in ("p", "p_exact", "p_holm")), _told(row["p_holm"]),
         ]
         for row in rows.to_dict("records")
     ]  # fmt: skip
     with right:
         header = ["Configuration", "n", "Difference", "95 % interval", "p (t)", "p (sign flips)", "p, Holm", "At 5 %"]
         grids.show(f"{title} minus that of {base}, percentage points, last iterate", header, body)
-        st.caption("Holm's correction of the t test's p is for the rows of this table. Few seeds can show little.")
+        cells = " or ".join(map(str, sorted(set(rows["family"]))))
+        st.caption(
+            f"p, Holm: the t test's p, adjusted for all {cells} cells in which a row's two configurations are tested "
+            "(WGA, AVG and every group), whichever is shown, as `rawls compare` has it. Few seeds can show little."
+        )
 
 
 def _told(adjusted: float) -> str | Cell:
@@ -216,21 +219,22 @@ def _told(adjusted: float) -> str | Cell:
     return Cell(text="differs", mark="apart") if adjusted < 0.05 else "not told apart"
 
 
-def differences(here: Here, chosen: Chosen, base: str, metric: str) -> pd.DataFrame:
-    """One row per other configuration and budget: name, n, paired, difference to `base`, interval, p and adjusted p."""
-    runs = chosen.runs.assign(method=chosen.runs["configuration"])
-    whole = metric in ("WGA", "AVG")
-    groups, settings = stored.runs(here).groups, stored.settings(here)
-    own_group = None if whole else groups[groups["group_name"] == metric]
+def differences(here: Here, chosen: Chosen, base: str, metric: str, groups: pd.DataFrame) -> pd.DataFrame:
+    """The cells of a metric, each other configuration and budget against `base`: `name`, what `compare` says of it, and
+    `family`, for how many cells its p_holm is adjusted.
+
+    Args:
+        groups: accuracies of the chosen runs' groups on the test split: all of them are tested with the metric.
+    """
+    runs, settings = chosen.runs.assign(method=chosen.runs["configuration"]), stored.settings(here)
     several = runs["at"].nunique() > 1
     found = []
     for name in (name for name in chosen.names if name != base):
-        cells = compare(runs, name, base, groups=own_group, settings=settings)
-        if whole:
+        cells = compare(runs, name, base, groups=groups, settings=settings)
+        if metric in ("WGA", "AVG"):
             own = cells[cells["metric"] == metric.lower()]
         else:
             own = cells[(cells["metric"] == ACCURACY) & (cells["group"] == metric)]
         labels = [f"{name}, {setting}" if several else name for setting in own["setting"]]
-        found.append(own.assign(name=labels))
-    rows = pd.concat(found, ignore_index=True)
-    return rows.assign(adjusted=holm(rows["p"]))
+        found.append(own.assign(name=labels, family=int(cells["p"].notna().sum())))
+    return pd.concat(found, ignore_index=True)

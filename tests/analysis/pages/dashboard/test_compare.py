@@ -3,8 +3,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rawls.analysis.compare.print_comparison import compare_text
 from rawls.analysis.pages.dashboard.compare import front, summarised
 from tests.analysis.pages.dashboard.pages import page, run, text, with_settings
+from tests.analysis.pages.pages import Page
 
 
 def store(root: Path) -> None:
@@ -49,6 +51,25 @@ def test_a_link_reproduces_a_view_and_a_click_changes_it(results_root: Path) -> 
     assert "3 pairs" in text(app)
     app.selectbox(key="base").select("dpsgd")
     assert "+10.0" in text(run(app))
+
+
+def test_a_p_is_adjusted_for_the_same_cells_as_on_the_command_line(results_root: Path) -> None:
+    """WGA, AVG and two groups: four tests, whichever of them a page shows."""
+    for seed in range(3):
+        for name, lead in (("asc", (0.1, 0.12, 0.15)), ("dpsgd", (0.0, 0.0, 0.0)), ("azb", (0.3, 0.1, 0.0))):
+            accuracy = [0.5 + lead[seed], 0.6 + lead[seed] ** 2, None]
+            scores = {"wga": 0.4 + 2 * lead[seed], "avg": 0.6 + lead[seed] ** 3}
+            test = {**scores, "accuracy": accuracy, "count": [10, 20, 0]}
+            with_settings(results_root, name, seed, test=test, **scores)
+    printed = compare_text(results_root, "asc", "dpsgd")
+    assert "adjusted for the 4 cells" in " ".join(printed.split())
+    (line,) = [line for line in printed.splitlines() if line.startswith("| WGA ")]
+    p, _, holm = (cell.strip() for cell in line.split("|")[-4:-1])
+    said = text(page("compare", results_root, view="Differences by seed", base="dpsgd"))
+    assert "adjusted for all 4 cells" in said
+    (row,) = [line.split(" | ") for line in Page(said).lines if line.startswith("asc | 3 pairs")]
+    assert [float(row[place]) for place in (4, 6)] == pytest.approx([float(p), float(holm)], abs=0.006)
+    assert float(holm) > 1.5 * float(p)
 
 
 def test_several_budgets_are_compared_each_by_itself(results_root: Path) -> None:
