@@ -32,7 +32,7 @@ def show(here: Here) -> None:
     if view == "WGA and AVG":
         _pareto(chosen, split)
     elif view == "Groups":
-        _groups(chosen, groups)
+        _groups(chosen, groups, split)
     else:
         names = list(groups["group_name"].dropna().unique())
         metric = right.selectbox("Metric", ["WGA", "AVG", *names], key="metric", bind=BIND)
@@ -148,7 +148,7 @@ def front(points: pd.DataFrame) -> "pd.Series[bool]":
     return found
 
 
-def _groups(chosen: Chosen, groups: pd.DataFrame) -> None:
+def _groups(chosen: Chosen, groups: pd.DataFrame, split: str) -> None:
     if chosen.runs["at"].nunique() > 1:
         parts.nothing("These are runs of several budgets.", "Choose one under Target ε to compare the groups at it.")
         return
@@ -157,24 +157,25 @@ def _groups(chosen: Chosen, groups: pd.DataFrame) -> None:
     labels = joined["group_name"].fillna("group " + joined["group"].astype(str))
     joined = joined.assign(label=labels, value=100 * joined["accuracy"])
     points = summarised(joined, ["configuration", "group", "label"])
-    counts = joined.groupby("label")["count"].max()
-    points = points.rename(columns={"label": "Group"}).assign(group=points["label"], count=points["label"].map(counts))
+    sizes = joined.groupby("label")[["train_count", "count"]].max()
+    points = points.assign(Group=points["label"], group=points["label"], count=points["label"].map(sizes["count"]))
     left, right = st.columns(2)
     with left:
         charts.grouped_bars(
             points.dropna(subset=["mean"]), names=chosen.names, y="accuracy in percent",
             description=f"Accuracy of every group of {chosen.dataset}, for {parts.plain(chosen.names)}",
         )  # fmt: skip
-    smallest, common = counts.min(), points["n"].max()
+    smallest, common = sizes["train_count"].min(), points["n"].max()
     cells = {(row["name"], row["group"]): row for row in points.to_dict("records")}
     rows: list[list[str | Cell]] = []
     for label in points["group"].drop_duplicates():
-        count = counts[label]
-        size = "–" if pd.isna(count) else f"{int(count)}" + (" (smallest)" if count == smallest else "")
-        rows.append([str(label), size, *[_cell(cells.get((name, label)), common) for name in chosen.names]])
+        trained, shown = ("–" if pd.isna(count) else str(int(count)) for count in sizes.loc[label])
+        trained += " (smallest)" if sizes.loc[label, "train_count"] == smallest else ""
+        rows.append([str(label), trained, shown, *[_cell(cells.get((name, label)), common) for name in chosen.names]])
     with right:
         caption = f"Accuracy on {chosen.dataset} by group, percent, {_over(points)}; a group without examples has n=0"
-        grids.show(caption, ["Group", "Examples", *chosen.names], rows)
+        evaluated = "Test rows" if split == "test" else "Validation rows"
+        grids.show(caption, ["Group", "Training rows", evaluated, *chosen.names], rows)
 
 
 def _differences(here: Here, chosen: Chosen, metric: str, groups: pd.DataFrame) -> None:

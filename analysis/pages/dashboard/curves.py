@@ -59,7 +59,7 @@ def show(here: Here) -> None:
     wanted: list[str] = []
     if groups:
         wanted = right.multiselect(
-            "Groups, smallest first", list(groups), list(groups)[:FIRST_PANELS], key="groups", bind=BIND,
+            "Groups (training rows)", list(groups), list(groups)[:FIRST_PANELS], key="groups", bind=BIND,
             max_selections=MOST_PANELS,
         )  # fmt: skip
         if not wanted:
@@ -128,15 +128,15 @@ def per_group(history: pd.DataFrame, name: str) -> bool:
 
 
 def group_numbers(chosen: Chosen, groups: pd.DataFrame) -> dict[str, int]:
-    """'digit 8 (53)' -> 8: the groups, that with fewest validation examples first."""
+    """'digit 8 (19)' -> 8: the groups, that with fewest training rows first."""
     own = groups[groups["run_id"].isin(chosen.runs["run_id"]) & (groups["split"] == "valid")]
-    rows = own.drop_duplicates("group").sort_values(["count", "group"]).to_dict("records")
+    rows = own.drop_duplicates("group").sort_values(["train_count", "group"]).to_dict("records")
     return {_group_title(row): int(row["group"]) for row in rows}
 
 
 def _group_title(row: dict[str, Any]) -> str:
     name = row["group_name"] if isinstance(row["group_name"], str) else f"group {row['group']}"
-    return name if pd.isna(row["count"]) else f"{name} ({int(row['count'])})"
+    return name if pd.isna(row["train_count"]) else f"{name} ({int(row['train_count'])})"
 
 
 def curve(

@@ -69,8 +69,9 @@ def simulated(root: Path) -> None:
             run = run_id("simulated", label, seed)
             runs.append(entry(run, label=label, seed=seed))
             write_run(
-                root, run, algorithm=label, seed=seed, provenance="simulated", epsilon_target=1.0, history=HISTORY
-            )
+                root, run, algorithm=label, seed=seed, provenance="simulated", epsilon_target=1.0, history=HISTORY,
+                group_sizes=[70, 20, 30],
+            )  # fmt: skip
     write_manifest(root, manifest("asc/table1", runs, kind="accuracy_table"))
 
 

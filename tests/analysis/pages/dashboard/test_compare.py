@@ -14,7 +14,7 @@ def store(root: Path) -> None:
     for epsilon in (1.0, 8.0):
         for seed in range(3):
             wga = 0.5 + 0.01 * seed
-            with_settings(root, "asc", seed, epsilon_target=epsilon, wga=wga, avg=0.8)
+            with_settings(root, "asc", seed, epsilon_target=epsilon, wga=wga, avg=0.8, group_sizes=[3, 20, 40])
             with_settings(root, "dpsgd", seed, epsilon_target=epsilon, wga=wga - 0.1, avg=0.9)
     with_settings(root, "asc", 0, lr=0.2, wga=0.1, avg=0.2)
 
@@ -83,7 +83,10 @@ def test_groups_and_the_front(results_root: Path) -> None:
     store(results_root)
     assert "Choose one under Target ε" in text(page("compare", results_root, view="Groups"))
     said = text(page("compare", results_root, view="Groups", epsilon="8"))
-    assert "(smallest)" in said
     assert "50.0 ± 0.0" in said
+    # Group '8' has the fewest test rows, but '0' was trained on fewest.
+    rows = [line.split(" | ")[:3] for line in Page(said).lines if line.count(" | ") == 4]
+    assert rows[1:] == [["0", "3 (smallest)", "10"], ["1", "20", "20"], ["8", "40", "5"]]
+    assert rows[0] == ["Group", "Training rows", "Test rows"]
     said = text(page("compare", results_root, view="WGA and AVG", epsilon="8"))
     assert said.count("✓ on the front") == 2

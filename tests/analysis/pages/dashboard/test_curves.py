@@ -41,8 +41,10 @@ def test_an_entry_that_is_not_there_is_no_number(history: pd.DataFrame) -> None:
 def test_the_end_of_a_curve_stands_in_the_table_and_an_empty_group_is_n_0(results_root: Path) -> None:
     simulated(results_root)
     assert "30.0 ± 0.0 (n=2)" in text(page("curves", results_root))
-    said = text(page("curves", results_root, series="accuracy of a group", groups=["1 (20)", "8 (5)"]))
+    said = text(page("curves", results_root, series="accuracy of a group", groups=["1 (20)", "8 (30)"]))
     assert "30.0 ± 0.0 (n=2)" in said
+    groups = page("curves", results_root, series="accuracy of a group").multiselect(key="groups").options
+    assert groups == ["1 (20)", "8 (30)", "0 (70)"], "by what they were trained on"
     assert (
         page("curves", results_root, series="accuracy of a group", against="step").selectbox(key="against").value
         == "step"
