@@ -18,13 +18,22 @@ class Pretrained(ABC):
         """The module; its weights are looked for under `root` (a run's data.root) before anywhere else."""
 
 
-def hub_state(source: str, url: str, file: Path, root: Path | None, *, check_hash: bool = False) -> dict[str, Tensor]:
+def hub_state(
+    source: str,
+    url: str,
+    file: Path,
+    root: Path | None,
+    *,
+    check_hash: bool = False,
+    scratch: str = "model.pretrained=false",
+) -> dict[str, Tensor]:
     """The tensors of a weights file: one under data.root, else in torch hub's cache, else from its server.
 
     Args:
         source: what the weights are called, for the error.
         file: where it lies under `root`.
         check_hash: whether its name carries a checksum.
+        scratch: what leaves the weights out, for the error.
 
     Raises:
         ValueError: it cannot be had.
@@ -44,7 +53,7 @@ def hub_state(source: str, url: str, file: Path, root: Path | None, *, check_has
         reason = str(error).partition(". ")[0]
         raise ValueError(
             f"the pretrained weights of {source} cannot be had ({reason}): put {url} as {file.as_posix()} "
-            "under data.root, or set model.pretrained=false"
+            f"under data.root, or set {scratch}"
         ) from error
     entries = state.items() if isinstance(state, Mapping) else ()  # a file may hold anything
     return {str(key): value for key, value in entries if isinstance(value, Tensor)}

@@ -3,10 +3,12 @@
 import copy
 import functools
 from collections.abc import Callable
+from pathlib import Path
+from urllib.error import URLError
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rawls.models.architectures.parts.torchvision_schemas import declare_missing
 from rawls.models.architectures.resnet18 import ResNet18
@@ -15,6 +17,7 @@ from rawls.models.engines.plain import PlainEngine
 from tests.models.conftest import fixed_weights
 
 IMAGES = (3, 32, 32)
+FILE = "resnet18/resnet18-f37072fd.pth"
 
 
 @functools.cache
@@ -58,6 +61,67 @@ def test_an_open_step_moves_the_running_statistics_as_torch_does() -> None:
     stored = engine.named(row[0])
     for name, buffer in module.named_buffers():
         torch.testing.assert_close(stored[name], buffer.to(torch.float32))
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> dict[str, Tensor]:
+    """Torchvision's network with other numbers, under tmp_path where its file is looked for."""
+    torch.manual_seed(5)
+    state = torchvisions(nn.BatchNorm2d).state_dict()
+    made = {name: value if value.dim() == 4 else 0.5 + torch.rand_like(value.float()) for name, value in state.items()}
+    (tmp_path / FILE).parent.mkdir()
+    torch.save(made, tmp_path / FILE)
+    return made
+
+
+def test_pretrained_with_batch_norm_is_torchvisions_network_but_for_the_last_layer(
+    tmp_path: Path, weights: dict[str, Tensor]
+) -> None:
+    model = ResNet18(norm="batch", weights="torchvision").build(IMAGES, 13, tmp_path).eval()
+    reference = torchvisions(nn.BatchNorm2d).eval()
+    reference.load_state_dict(weights)
+    reference.fc = model[1].fc  # type: ignore[index]
+    x = torch.rand(3, *IMAGES)
+    colours = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]).view(2, 3, 1, 1)
+    with torch.no_grad():
+        found = model(x)
+        assert found.shape == (3, 13)
+        torch.testing.assert_close(found, reference((x - colours[0]) / colours[1]))
+
+
+def test_pretrained_with_group_norm_takes_the_convolutions_alone(tmp_path: Path, weights: dict[str, Tensor]) -> None:
+    network = ResNet18(weights="torchvision").build(IMAGES, 13, tmp_path)[1]  # type: ignore[index]
+    kept = {name for name, value in network.state_dict().items() if torch.equal(value, weights[name])}
+    assert kept == {name for name, value in weights.items() if value.dim() == 4}
+    norms = [layer for layer in network.modules() if isinstance(layer, nn.GroupNorm)]
+    assert len(norms) == 20 and all(layer.num_groups == 32 and bool((layer.weight == 1).all()) for layer in norms)
+
+
+def test_weights_that_cannot_be_had_or_are_not_its_own_are_one_sentence(
+    tmp_path: Path, weights: dict[str, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object, **_options: object) -> None:
+        raise URLError("Name or service not known")
+
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(torch.hub, "download_url_to_file", refuse)
+    spec = ResNet18(weights="torchvision")
+    with pytest.raises(
+        ValueError, match=r"as resnet18/resnet18-f37072fd\.pth under data\.root, or set model\.weights=null"
+    ):
+        spec.build(IMAGES, 13, tmp_path / "elsewhere")
+    torch.save(
+        {**weights, "layer1.0.conv3.weight": torch.zeros(1, 1, 1, 1)}, tmp_path / "resnet18" / "resnet18-f37072fd.pth"
+    )
+    with pytest.raises(
+        ValueError, match=r"does not hold a ResNet-18 \(layer1\.0\.conv3\.weight is missing, superfluous"
+    ):
+        spec.build(IMAGES, 13, tmp_path)
+
+
+def test_weights_bring_their_own_statistics() -> None:
+    with pytest.raises(ValueError, match=r"^model\.standardised=cifar10 is not what model\.weights=torchvision were"):
+        ResNet18(weights="torchvision", standardised="cifar10")
 
 
 def test_other_shapes_are_refused() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rawls.datasets.celeba import CelebA
 from rawls.models.architectures.resnet50 import ResNet50
+from rawls.models.engines.check_layers import check_layers
 
 INPUT = (3, 32, 32)
 
@@ -110,6 +111,52 @@ def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(torch.hub, "download_url_to_file", refuse)
     return tmp_path / "home" / "hub" / "checkpoints"
+
+
+def with_norms(folder: Path, source: str) -> dict[str, Tensor]:
+    """The same file with the tensors of BatchNorms, all different; by our names."""
+    weights = save_weights(folder, source)
+    file = next((folder / "resnet50").iterdir())
+    names = hugging_face_names() if source != "torchvision" else {name: f"{name}.weight" for name in weights}
+    norms: dict[str, Tensor] = {}
+    state = torch.load(file)
+    for number, (name, key) in enumerate(names.items()):
+        ours = f"{name[:-1]}1" if "downsample" in name else name.replace("conv", "bn")
+        theirs = key.replace("convolution", "normalization") if source != "torchvision" else f"{ours}.weight"
+        for place, part in enumerate(("weight", "bias", "running_mean", "running_var")):
+            value = torch.full((len(weights[name]),), 1 + number + place / 8)
+            norms[f"{ours}.{part}"] = state[theirs.removesuffix("weight") + part] = value
+    torch.save(state, file)
+    return {f"{name}.weight": value for name, value in weights.items()} | norms
+
+
+@pytest.mark.parametrize("source", ["microsoft/resnet-50", "torchvision"])
+def test_batch_norms_keep_all_that_they_learnt(tmp_path: Path, source: str) -> None:
+    """Only the last layer is fresh, and the count of batches."""
+    expected = with_norms(tmp_path, source)
+    model = ResNet50(weights=source, norm="batch").build(INPUT, 2, tmp_path)
+    found = {name.removeprefix("network."): value for name, value in model.state_dict().items()}
+    rest = {name for name in found if name not in expected and not name.endswith("num_batches_tracked")}
+    assert rest == {"fc.weight", "fc.bias"} and len(expected) == 53 * 5
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+    # And group norms none of it.
+    model = ResNet50(weights=source).build(INPUT, 2, tmp_path)
+    norms = [layer for layer in model.modules() if isinstance(layer, nn.GroupNorm)]
+    assert len(norms) == 53 and all(bool((layer.weight == 1).all()) for layer in norms)
+
+
+def test_weights_without_what_batch_norms_learnt_are_refused(tmp_path: Path) -> None:
+    save_weights(tmp_path, "microsoft/resnet-50")
+    key = re.escape("resnet.embedder.embedder.normalization.weight")
+    with pytest.raises(ValueError, match=rf"^microsoft-resnet-50\.bin, .* a ResNet-50 \({key} is missing, .*again$"):
+        ResNet50(norm="batch").build(INPUT, 2, tmp_path)
+
+
+def test_batch_norm_is_refused_to_private_methods() -> None:
+    model = ResNet50(pretrained=False, norm="batch").build(INPUT, 2)
+    with pytest.raises(ValueError, match=r"BatchNorm2d, which mixes the samples .*use GroupNorm$"):
+        check_layers(model)
+    assert check_layers(model, "plain") == "plain"
 
 
 def test_a_file_under_the_data_root_comes_before_a_downloaded_one(tmp_path: Path, offline: Path) -> None:

@@ -67,6 +67,8 @@ def test_noise_that_is_not_asked_for_leaves_the_ids_from_before_it_existed(algor
         ("logistic", "squash=sigmoid", "b7b9debb33f7cbc8"),
         ("cifar_cnn", "standardised=cifar10", "32f815b7b71b282a"),
         ("papernot_cnn", "standardised=mnist", "d42c7b1fe5e4bd70"),
+        ("resnet18", "weights=torchvision", "bc295983398d429b"),
+        ("resnet50", "norm=batch", "93bd48c158939c4b"),
     ],
 )
 def test_what_other_papers_ask_of_a_model_leaves_the_ids_from_before(model: str, field: str, expected: str) -> None:
