@@ -17,7 +17,8 @@ from rawls.runners.sweeps.experiments import manifest_of, plan
 from tests.datasets.own.made import overrides
 
 EXPERIMENTS = choices("experiment")
-TUNED = [tuple(name.split("/")) for name in choices("tuned")]
+TUNED = [tuple(name.split("/")) for name in choices("tuned") if name.count("/") == 1]
+AT_SCALES = [tuple(name.split("/")) for name in choices("tuned") if name.count("/") > 1]
 # Chosen one at a time, over the defaults.
 SINGLE = ("privacy", "optimizer", "recipe", "scale", "tracking")
 # Owners are tested in tests/datasets/core/test_owners.py.
@@ -102,11 +103,25 @@ def test_tuned_values_are_taken_by_their_dataset_and_algorithm(dataset: str, alg
     assert merged(config, tuned(f"{dataset}/{algorithm}"))
 
 
+@pytest.mark.parametrize(("dataset", "kind", "scale"), AT_SCALES)
+def test_values_tuned_for_a_scale_are_taken_there_and_nowhere_else(dataset: str, kind: str, scale: str) -> None:
+    said = tuned(f"{dataset}/{kind}/{scale}")
+    sharing = [algorithm for of, algorithm in TUNED if of == dataset and merged(tuned(f"{of}/{algorithm}"), said)]
+    assert said and sharing
+    for at in choices("scale"):
+        for algorithm in sharing:
+            config = resolve(compose([f"dataset={dataset}", f"algorithm={algorithm}", f"scale={at}"]))
+            differ = [key for key in said if key not in config or not set(said[key]) <= set(config[key])]
+            assert (differ == [] and merged(config, said)) == (at == scale)
+
+
 def tuned(name: str) -> dict[str, Any]:
-    """What a file says, or the one that it shares."""
+    """What a file says, with the one that it shares; at paper scale, where that depends on the scale."""
     said = read(f"tuned/{name}")
     for other in said.pop("defaults", []):
-        return tuned(other.removeprefix("/tuned/").removesuffix("@_global_"))
+        shared = next(iter(other)).removeprefix("optional ") if isinstance(other, dict) else other
+        shared = shared.removeprefix("/tuned/").removesuffix("@_global_")
+        said = tuned(f"{shared}/paper" if isinstance(other, dict) else shared) | said
     return said
 
 
