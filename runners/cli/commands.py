@@ -4,6 +4,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,9 +163,15 @@ def data(arguments: list[str]) -> int:
         raise no_name("dataset", "dataset")
     name, *overrides = given
     config = compose([f"dataset={name}", *overrides])
-    root = Path(config.data.root)
-    paths = build(config.dataset, "dataset").fetch(root) + obtain_weights(build(config.model, "model"), root)
-    print("\n".join(f"{path}: verified" for path in paths) or f"{name} needs no file")
+    root, needed = Path(config.data.root), 0
+    dataset, model = build(config.dataset, "dataset"), build(config.model, "model")
+    # Weights first: data that must be put there by hand, or of which a part is at hand, do not keep them away.
+    for obtain in (partial(obtain_weights, model), dataset.fetch):
+        paths = obtain(root)
+        print("".join(f"{path}: verified\n" for path in paths), end="", flush=True)
+        needed += len(paths)
+    if not needed:
+        print(f"{name} needs no file")
     return 0
 
 

@@ -1,5 +1,6 @@
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -289,10 +290,22 @@ def test_data_fetches_the_weights_of_a_frozen_encoder_too(
 
     monkeypatch.setattr(Blog, "fetch", lambda self, root: obtain(self.sources, root))
     monkeypatch.setattr(features, "obtain", obtain)
-    files = ["blog/blog_technology_arts.tar.xz", "word_pieces/vocab.txt", "minilm/model.safetensors"]
-    for asked, found in ((["model=distilbert"], files[:2]), (["model=minilm"], files), ([], files)):
+    files = ["minilm/model.safetensors", "blog/blog_technology_arts.tar.xz", "word_pieces/vocab.txt"]
+    for asked, found in ((["model=distilbert"], files[1:]), (["model=minilm"], files), ([], files)):
         assert main(["data", "blog", *asked, "data.root=there"]) == 0
         assert capsys.readouterr().out == "".join(f"there/{name}: verified\n" for name in found)
+
+
+def test_weights_are_fetched_for_data_that_must_be_had_by_hand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from rawls.runners.training import features
+
+    monkeypatch.setattr(features, "obtain", lambda sources, root: [root / sources[0].home])
+    assert main(["data", "utkface", f"data.root={tmp_path}"]) == 2
+    told = capsys.readouterr()
+    assert told.out == f"{tmp_path}/resnet50_frozen/model.json: verified\n"
+    assert re.search(r"put it, the folder UTKFace of https://\S+ .*, at \S+/utkface/UTKFace$", told.err)
 
 
 @pytest.mark.parametrize(
