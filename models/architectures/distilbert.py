@@ -7,16 +7,17 @@ takes. Pretrained means distilbert-base-uncased, which reads BERT's uncased word
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Le
 from torch import Tensor, nn
 
-from rawls.models.architectures.parts.pretrained import Pretrained, hub_state
+from rawls.models.architectures.parts.pretrained import hub_state
 from rawls.models.architectures.parts.transformer import (
-    TakesTokens,
+    OfPublishedSize,
     TokenEncoder,
     check_tokens,
     draw_weights,
@@ -26,7 +27,6 @@ from rawls.models.architectures.parts.transformer import (
 _NAME = "distilbert-base-uncased"
 _URL = f"https://huggingface.co/distilbert/{_NAME}/resolve/main/pytorch_model.bin"
 _FILE = Path("distilbert", f"{_NAME}.bin")
-_SIZE = {"layers": 6, "width": 768, "heads": 12}
 _BLOCK = "distilbert.transformer.layer.{}"
 _NAMES = {
     "words": "distilbert.embeddings.word_embeddings",
@@ -44,24 +44,15 @@ _NAMES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistilBert(Pretrained, TakesTokens):
-    """DistilBERT for rows of tokens; of another size than the pretrained one's it begins from scratch."""
+class DistilBert(OfPublishedSize):
+    """DistilBERT for rows of tokens."""
 
-    pretrained: bool = True
+    name: ClassVar[str] = "distilbert"
+    published: ClassVar[Mapping[str, int]] = {"layers": 6, "width": 768, "heads": 12}
     layers: Annotated[int, Ge(1), Le(48)] = 6
-    width: Annotated[int, Ge(1), Le(8192)] = 768
-    heads: Annotated[int, Ge(1), Le(128)] = 12
-
-    def __post_init__(self) -> None:
-        size = {name: getattr(self, name) for name in _SIZE}
-        if self.pretrained and size != _SIZE:
-            wanted = ", ".join(f"model.{name}={value}" for name, value in _SIZE.items())
-            raise ValueError(f"the weights of distilbert are for {wanted}: set model.pretrained=false for another size")
-        if self.width % self.heads:
-            raise ValueError(f"model.width={self.width} must be a multiple of model.heads={self.heads}")
 
     def build(self, input_shape: tuple[int, ...], num_classes: int, root: Path | None = None) -> nn.Module:
-        check_tokens("distilbert", input_shape)
+        check_tokens(self.name, input_shape)
         classifier = _Classifier(TokenEncoder(layers=self.layers, width=self.width, heads=self.heads), num_classes)
         draw_weights(classifier)
         if self.pretrained:

@@ -22,6 +22,9 @@ from tests.tree import ROOT
 
 # Small shapes of what each recipe is for, with overrides behind its name: input shape and number of classes.
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
+    "bert_base": ((9,), 3),
+    "bert_base trained=all_but_positions": ((9,), 3),
+    "bert_base trained=last_layer": ((9,), 3),
     "char_lstm": ((7,), 3),
     "cifar_cnn": ((3, 9, 8), 10),
     "cifar_cnn standardised=cifar100": ((3, 9, 8), 10),
@@ -46,8 +49,9 @@ SHAPES: dict[str, tuple[tuple[int, ...], int]] = {
 RECIPES = sorted(SHAPES.keys() | {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")})
 # One run of two samples, and only the tests that need these very models.
 LARGE = frozenset({"preact_resnet18", "resnet18", "resnet50", "resnet9"})
-SMALLER = {"distilbert": {"layers": 2, "width": 8, "heads": 2}}
-EMBEDDED = {"char_lstm": 64, "distilbert": 8}  # width of a token's vector, which come first of all parameters
+SMALLER = dict.fromkeys(("bert_base", "distilbert"), {"layers": 2, "width": 8, "heads": 2})
+# Width of a token's vector, which come first of all parameters where they are trained.
+EMBEDDED = {"bert_base": 8, "bert_base trained=all_but_positions": 8, "char_lstm": 64, "distilbert": 8}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +124,8 @@ def poisoned(recipe: str, case: Case) -> tuple[Tensor, Tensor]:
     """Parameters and inputs by which the second sample of each run is not finite; of tokens, one by its vector."""
     params, inputs = case.params.clone(), case.inputs.clone()
     if takes_tokens(recipe):
+        if recipe not in EMBEDDED:
+            pytest.skip("no sample can spoil what is not trained")
         inputs[:, 1, 1] = word = 200
         width = EMBEDDED[recipe]
         params[:, word * width : (word + 1) * width] = torch.nan

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 
@@ -40,6 +41,8 @@ def hub_state(
     """
     folder = None if root is None or not (root / file).is_file() else str((root / file).parent)
     try:
+        if file.suffix == ".safetensors":
+            return _of_safetensors(url, Path(folder or Path(torch.hub.get_dir()) / "checkpoints") / file.name)
         state = torch.hub.load_state_dict_from_url(
             url,
             model_dir=folder,
@@ -57,3 +60,10 @@ def hub_state(
         ) from error
     entries = state.items() if isinstance(state, Mapping) else ()  # a file may hold anything
     return {str(key): value for key, value in entries if isinstance(value, Tensor)}
+
+
+def _of_safetensors(url: str, path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.hub.download_url_to_file(url, str(path), progress=False)
+    return load_file(path)

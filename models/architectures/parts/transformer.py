@@ -1,22 +1,28 @@
-"""BERT's encoder, which DistilBERT and MiniLM are of: tokens to a vector at each position.
+"""BERT's encoder, which DistilBERT and MiniLM are of too: tokens to a vector at each position.
 
 Devlin et al. 2019: learnt positions, normalisation behind each residual, GELU. Built of layers that every engine takes,
 each called on a tensor whose first dimension is the sample, and without dropout, which no private method can have.
 Padding (token 0, behind the others) is attended to by nobody; what comes out at its own positions is to be left alone.
+Which positions are of the second of two texts needs no input of its own: those behind the first separator, which no
+text has in it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor, nn
+
+from rawls.models.architectures.parts.pretrained import Pretrained
 
 VOCABULARY = 30_522  # BERT's uncased word pieces
 POSITIONS = 512
-PADDING = 0
+PADDING, SEPARATOR = 0, 102
 _EPS = 1e-12
 
 
@@ -26,25 +32,65 @@ class TakesTokens:
     padding: ClassVar[int] = PADDING
 
 
-class TokenEncoder(nn.Module):
-    """Tokens [sample, position] to states [sample, position, width]."""
+def of_second_text(tokens: Tensor) -> Tensor:
+    """Whether each position [sample, position] lies behind the first separator, and is no padding."""
+    ends = tokens == SEPARATOR
+    return (ends.cumsum(1) > ends) & (tokens != PADDING)
 
-    def __init__(self, *, layers: int, width: int, heads: int) -> None:
+
+@dataclass(frozen=True, kw_only=True)
+class OfPublishedSize(Pretrained, TakesTokens):
+    """A specification whose encoder is the published one; of another size than that it begins from scratch."""
+
+    name: ClassVar[str]
+    published: ClassVar[Mapping[str, int]]  # layers, width and heads
+    pretrained: bool = True
+    layers: Annotated[int, Ge(1), Le(48)] = 12
+    width: Annotated[int, Ge(1), Le(8192)] = 768
+    heads: Annotated[int, Ge(1), Le(128)] = 12
+
+    def __post_init__(self) -> None:
+        size = {name: getattr(self, name) for name in self.published}
+        if self.pretrained and size != self.published:
+            wanted = ", ".join(f"model.{name}={value}" for name, value in self.published.items())
+            raise ValueError(
+                f"the weights of {self.name} are for {wanted}: set model.pretrained=false for another size"
+            )
+        if self.width % self.heads:
+            raise ValueError(f"model.width={self.width} must be a multiple of model.heads={self.heads}")
+
+
+class TokenEncoder(nn.Module):
+    """Tokens [sample, position] to states [sample, position, width].
+
+    Args:
+        kinds: of texts that have vectors of their own, as in BERT the first and the second of a row; 0: all are alike.
+    """
+
+    def __init__(self, *, layers: int, width: int, heads: int, kinds: int = 0) -> None:
         super().__init__()
         self.words = nn.Embedding(VOCABULARY, width)
-        self.positions = nn.Embedding(POSITIONS, width)
+        self.positions: nn.Module = nn.Embedding(POSITIONS, width)
+        self.kinds = nn.Embedding(kinds, width) if kinds else None
         self.norm = nn.LayerNorm(width, eps=_EPS)
-        self.blocks = nn.ModuleList(_Block(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-        states = self.norm(self.words(tokens) + self.positions(places))
+        states = self.embedded(tokens)
         for block in self.blocks:
             states = block(states, tokens != PADDING)
         return states
 
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """What goes into the first block."""
+        places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+        vectors = self.words(tokens) + self.positions(places)
+        if self.kinds is not None:
+            vectors = vectors + self.kinds(of_second_text(tokens).long())
+        return self.norm(vectors)
 
-class _Block(nn.Module):
+
+class Block(nn.Module):
     """Attention among the positions of a sample, then a layer of four times the width at each."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -81,6 +127,25 @@ def draw_weights(module: nn.Module) -> None:
             nn.init.normal_(layer.weight, std=0.02)
         if isinstance(layer, nn.Linear):
             nn.init.zeros_(layer.bias)
+
+
+def names_of_bert(prefix: str = "") -> dict[str, str]:
+    """Our layers to those of files of BERT's, which may have a prefix, for `load_weights`."""
+    block = f"{prefix}encoder.layer.{{}}"
+    return {
+        "words": f"{prefix}embeddings.word_embeddings",
+        "positions": f"{prefix}embeddings.position_embeddings",
+        "kinds": f"{prefix}embeddings.token_type_embeddings",
+        "norm": f"{prefix}embeddings.LayerNorm",
+        "blocks.{}.query": f"{block}.attention.self.query",
+        "blocks.{}.key": f"{block}.attention.self.key",
+        "blocks.{}.value": f"{block}.attention.self.value",
+        "blocks.{}.mix": f"{block}.attention.output.dense",
+        "blocks.{}.mix_norm": f"{block}.attention.output.LayerNorm",
+        "blocks.{}.widen": f"{block}.intermediate.dense",
+        "blocks.{}.narrow": f"{block}.output.dense",
+        "blocks.{}.narrow_norm": f"{block}.output.LayerNorm",
+    }
 
 
 def load_weights(encoder: TokenEncoder, state: Mapping[str, Tensor], names: Mapping[str, str], file: str) -> None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rawls.models.architectures import distilbert
 from rawls.models.architectures.distilbert import DistilBert
 
 FILE = Path("distilbert", "distilbert-base-uncased.bin")
@@ -16,7 +15,7 @@ FILE = Path("distilbert", "distilbert-base-uncased.bin")
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the published network were this small: a file of the real size is 268 MB."""
-    monkeypatch.setattr(distilbert, "_SIZE", {"layers": 2, "width": 8, "heads": 2})
+    monkeypatch.setattr(DistilBert, "published", {"layers": 2, "width": 8, "heads": 2})
 
 
 def of_small_size(*, pretrained: bool = True) -> DistilBert:

@@ -50,6 +50,8 @@ NUM_PARAMETERS = {
     ("minilm", (384,), 2): 770,
     ("efficientnet_lite1", (1000,), 3): 514_051,
     ("resnet50_frozen", (2048,), 10): 20_490,
+    # transformers' BertForSequenceClassification.
+    ("bert_base layers=12 width=768 heads=12", (128,), 2): 109_483_778,
     # transformers' DistilBertForSequenceClassification.
     ("distilbert layers=6 width=768 heads=12", (128,), 2): 66_955_010,
     ("resnet9", (3, 64, 64), 2): 2_439_746,

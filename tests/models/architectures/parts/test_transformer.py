@@ -4,7 +4,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rawls.models.architectures.parts.transformer import TokenEncoder, check_tokens, draw_weights, load_weights
+from rawls.models.architectures.parts.transformer import (
+    TokenEncoder,
+    check_tokens,
+    draw_weights,
+    load_weights,
+    of_second_text,
+)
 
 SIZE = {"layers": 2, "width": 12, "heads": 3}
 NAMES = {  # a file's own
@@ -38,7 +44,7 @@ def by_torch(encoder: TokenEncoder, tokens: Tensor) -> Tensor:
             taken[f"self_attn.in_proj_{kind}"] = torch.cat([state[f"{of}.{kind}"] for of in ("query", "key", "value")])
         theirs.load_state_dict(taken)
     places = torch.arange(tokens.shape[1])
-    states = encoder.norm(encoder.words.weight[tokens] + encoder.positions.weight[places])
+    states = encoder.norm(encoder.words.weight[tokens] + encoder.positions(places))
     return reference.train()(states, src_key_padding_mask=tokens == 0)
 
 
@@ -108,3 +114,23 @@ def test_what_is_no_row_of_tokens_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="^some takes rows of at most 512 tokens, not .*; choose another model$"):
         check_tokens("some", shape)
     check_tokens("some", (512,))
+
+
+def test_the_second_text_is_what_lies_behind_the_first_separator() -> None:
+    rows = torch.tensor([[101, 5, 102, 7, 8, 102, 0], [101, 5, 6, 7, 8, 102, 0], [101, 102, 102, 0, 0, 0, 0]])
+    assert of_second_text(rows).tolist() == [
+        [False, False, False, True, True, True, False], [False] * 7, [False, False, True, *[False] * 4],
+    ]  # fmt: skip
+
+
+def test_kinds_of_texts_have_vectors_where_they_are_asked_for(encoder: TokenEncoder) -> None:
+    """Of the first kind nothing is added where its vector is zero, bit by bit."""
+    kinds = TokenEncoder(**SIZE, kinds=2).double()
+    kinds.load_state_dict({**encoder.state_dict(), "kinds.weight": torch.zeros(2, 12)})
+    assert torch.equal(kinds(TOKENS), encoder(TOKENS))
+    with torch.no_grad():
+        assert kinds.kinds is not None
+        kinds.kinds.weight[1] = 1.0 + torch.arange(12)
+    pair = torch.tensor([[101, 7, 102, 9, 102, 0, 0]])
+    assert torch.equal(kinds(TOKENS[1:2, :6]), encoder(TOKENS[1:2, :6]))
+    assert (kinds(pair) - encoder(pair)).abs().max() > 1e-2
