@@ -90,15 +90,33 @@ class WordPieces:
         """Numbers [text, length]: the sign of a beginning, as many pieces as fit, that of an end, and zeros."""
         return np.array([self._row(text, length) for text in texts], dtype=np.int64).reshape(-1, length)
 
+    def encode_pairs(self, pairs: Iterable[tuple[str, str]], length: int) -> NDArray[np.int64]:
+        """Numbers [pair, length]: as above, with the second text and its end behind the end of the first.
+
+        Of pairs that do not fit the longer text is cut, as BERT's authors do: both, where half a row is too short.
+        """
+        rows = [self._pair(first, second, length) for first, second in pairs]
+        return np.array(rows, dtype=np.int64).reshape(-1, length)
+
     def _row(self, text: str, length: int) -> list[int]:
-        row = [self._begin]
-        for word in words(text):
-            if len(row) >= length - 1:
-                break
-            row += self._pieces(word)
-        row[length - 1 :] = []
-        row.append(self._end)
+        row = [self._begin, *self._some(text, length - 2), self._end]
         return row + [0] * (length - len(row))
+
+    def _pair(self, first: str, second: str, length: int) -> list[int]:
+        room = length - 3
+        one, other = self._some(first, room), self._some(second, room)
+        kept = min(len(one), max(room - len(other), (room + 1) // 2))
+        row = [self._begin, *one[:kept], self._end, *other[: room - kept], self._end]
+        return row + [0] * (length - len(row))
+
+    def _some(self, text: str, most: int) -> list[int]:
+        """The pieces of a text, the first ones if there are more."""
+        found: list[int] = []
+        for word in words(text):
+            if len(found) >= most:
+                break
+            found += self._pieces(word)
+        return found[:most]
 
     def _cut(self, word: str) -> tuple[int, ...]:
         """The pieces of a word; one sign for what is unknown, if no piece fits somewhere."""

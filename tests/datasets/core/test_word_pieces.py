@@ -74,3 +74,25 @@ def test_the_known_numbers(shared_data: Path) -> None:
         [101, 14477, 20961, 3468, 13746, 102, 0, 0, 0],
         [101, 100, 102, 0, 0, 0, 0, 0, 0],
     ]
+
+
+def test_a_pair_is_two_texts_with_an_end_each() -> None:
+    row = WordPieces(SMALL).encode_pairs([("a cafe", "Unaffable!")], 10)[0].tolist()
+    assert [SMALL[number] for number in row] == [
+        "[CLS]", "a", "cafe", "[SEP]", "un", "##aff", "##able", "!", "[SEP]", "[PAD]",
+    ]  # fmt: skip
+    assert WordPieces(SMALL).encode_pairs([("", "")], 5).tolist() == [[2, 3, 3, 0, 0]]
+    assert WordPieces(SMALL).encode_pairs([], 5).shape == (0, 5)
+
+
+@pytest.mark.parametrize("length", range(4, 13))
+def test_of_a_pair_that_does_not_fit_the_longer_text_is_cut(length: int) -> None:
+    """Piece by piece, the second of two equal ones."""
+    pieces = WordPieces(SMALL)
+    for first, second in [(one, other) for one in range(8) for other in range(8)]:
+        kept = [first, second]
+        while sum(kept) > length - 3:
+            kept[0 if kept[0] > kept[1] else 1] -= 1
+        wanted = [2, *[13] * kept[0], 3, *[7] * kept[1], 3]
+        (row,) = pieces.encode_pairs([("a " * first, "affable " * second)], length).tolist()
+        assert row == wanted + [0] * (length - len(wanted))

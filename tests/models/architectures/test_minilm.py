@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rawls.datasets.core.word_pieces import WordPieces
@@ -60,6 +60,52 @@ def test_an_embedding_is_the_mean_of_what_is_there(small: tuple[TokenEncoder, Pa
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
         wider = MiniLm().encoder((50,), [path])(nn.functional.pad(tokens, (0, 44)))
         torch.testing.assert_close(wider, found, rtol=1e-5, atol=1e-6)
+
+
+PAIRS = [([5, 6, 9], [5, 8]), ([7], [3, 3, 4]), ([4, 4, 8, 2], [9])]
+
+
+def test_words_of_the_second_text_are_compared_with_their_like_in_the_first(
+    small: tuple[TokenEncoder, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Word by word, in naive code; signs and padding have no partner, and are none."""
+    monkeypatch.setattr(minilm, "PAIRED_BEHIND", 1)
+    encoder, path = small
+    kinds = load_file(path)[KINDS]
+    rows = [[101, *first, 102, *second, 102] for first, second in PAIRS]
+    tokens = torch.tensor([row + [0] * (12 - len(row)) for row in rows])
+
+    def by_hand(first: list[int], second: list[int]) -> Tensor:
+        row = torch.tensor([[101, *first, 102, *second, 102]])
+        vectors = encoder.words(row) + encoder.positions(torch.arange(row.shape[1]))
+        vectors[:, len(first) + 2 :] += kinds[1] - kinds[0]  # the small file's positions hold the first kind's
+        states = encoder.blocks[0](encoder.norm(vectors), row > 0)[0]
+        premise, hypothesis = states[1 : len(first) + 1], states[len(first) + 2 : -1]
+        sums = [torch.zeros(8) for _ in range(4)]
+        for word in hypothesis:
+            near = torch.stack([torch.exp(10 * torch.cosine_similarity(word, other, 0)) for other in premise])
+            partner = (near.unsqueeze(1) * premise).sum(0) / near.sum()
+            for total, part in zip(sums, (word, partner, (word - partner).abs(), word * partner), strict=True):
+                total += part
+        return torch.cat([total / total.norm() for total in sums])
+
+    with torch.no_grad():
+        found = MiniLm().encoder((12,), [path])(tokens)
+        torch.testing.assert_close(found, torch.stack([by_hand(*pair) for pair in PAIRS]), rtol=1e-4, atol=1e-5)
+        wider = MiniLm().encoder((50,), [path])(nn.functional.pad(tokens, (0, 38)))
+        assert torch.equal(wider, found)
+
+
+def test_a_pair_without_words_has_finite_features(small: tuple[TokenEncoder, Path]) -> None:
+    tokens = torch.tensor([[101, 102, 5, 102], [101, 5, 102, 102], [101, 102, 102, 0]])
+    with torch.no_grad():
+        assert MiniLm().encoder((4,), [small[1]])(tokens).isfinite().all()
+
+
+def test_texts_and_pairs_are_not_mixed(small: tuple[TokenEncoder, Path]) -> None:
+    tokens = torch.tensor([[101, 5, 102, 6, 102], [101, 5, 6, 102, 0]])
+    with pytest.raises(ValueError, match="^minilm takes rows of one text or of two, not both: leave"):
+        MiniLm().encoder((5,), [small[1]])(tokens)
 
 
 def test_weights_of_another_network_are_refused(
