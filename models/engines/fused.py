@@ -167,10 +167,12 @@ class FusedEngine(ModuleEngine):
         """Losses at these parameters, and what the layers' rules keep of their share of the gradients."""
         self._bind(flat)
         losses, gradient = CROSS_ENTROPY.losses_and_gradients(self._propagation.forward(inputs), labels)
-        tape = self._propagation.backward(gradient if share is None else gradient.mul_(share))
-        if only is not None:
-            tape = [(layer, _only(only, a), _only(only, g)) for layer, a, g in tape]
-        return losses, [(layer, RULES[type(layer)].keep(layer, (a, g))) for layer, a, g in tape]
+
+        def note(layer: nn.Module, a: Tensor, g: Tensor) -> Any:
+            passed = (a, g) if only is None else (_only(only, a), _only(only, g))
+            return RULES[type(layer)].keep(layer, passed)
+
+        return losses, self._propagation.backward(gradient if share is None else gradient.mul_(share), note)
 
     def _chunk_size(self, inputs: Tensor) -> int:
         """Samples whose activations are as large as they should be."""

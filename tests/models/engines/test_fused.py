@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rawls.models.engines import fused, layer_rules
+from rawls.models.engines import fused, layer_rules, propagation
 from rawls.models.engines.base import ALIGNMENT_BYTES
 from rawls.models.engines.fused import FusedEngine
-from rawls.models.engines.kernels import conv2d
+from rawls.models.engines.kernels import conv2d, matmul
 from tests.models.conftest import Case, fixed_weights, oracle
 from tests.models.engines.fused_cases import CLASSES, MODELS, SLOTS, TWO_IMAGES, TWO_WAYS, Difference, Residual, make
 
@@ -57,6 +57,19 @@ def test_convolution_gradients_too_large_to_keep_give_the_same(name: str, monkey
     assert_equal_to_oracle(case, engine(case), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("name", ["residual", "words"])
+def test_layers_by_formula_between_autograds_equal_a_micro_batch_of_one(
+    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of transformers are."""
+    monkeypatch.setattr(propagation, "LEAST_WEIGHTS", 0)
+    monkeypatch.setattr(matmul, "LEAST_PRODUCTS", 0)
+    case = make(name, dtype=dtype)
+    close = (1e-10, 1e-12) if dtype is torch.float64 else (2e-4, 2e-5)
+    assert_equal_to_oracle(case, engine(case), *close)
+
+
 def test_norms_of_positions_that_cancel_are_right_in_single_precision() -> None:
     """Too low a norm would let a sample move the sum by more than its bound."""
     torch.manual_seed(0)
@@ -72,9 +85,9 @@ def test_norms_of_positions_that_cancel_are_right_in_single_precision() -> None:
     computer = FusedEngine(lambda: copy.deepcopy(module), device=CPU)
     computer._bind(flat)
     logits = computer._propagation.forward(inputs)
-    tape = computer._propagation.backward(logits.softmax(-1) - nn.functional.one_hot(labels, CLASSES))
-    layer, a, g = tape[0]
-    squares, _ = layer_rules.RULES[type(layer)].combine(layer, [(a, g)])
+    gradient = logits.softmax(-1) - nn.functional.one_hot(labels, CLASSES)
+    layer, passed = computer._propagation.backward(gradient, lambda _layer, a, g: (a, g))[0]
+    squares, _ = layer_rules.RULES[type(layer)].combine(layer, [passed])
 
     torch.testing.assert_close(squares.sqrt(), inner.float(), rtol=1e-4, atol=0.0)
 

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rawls.models.engines import propagation
 from rawls.models.engines.fused import FusedEngine
 from rawls.models.engines.propagation import Autograd, Chain
+from tests.models.conftest import oracle
 from tests.models.engines.fused_cases import CHAINED, CLASSES, SLOTS, make
 
 CPU = torch.device("cpu")
@@ -22,6 +24,31 @@ class Twice(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.inner(torch.tanh(self.inner(x))))
+
+
+class Overwritten(nn.Module):
+    """What comes out of a layer is overwritten by what follows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(9, 9), nn.Linear(9, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.inner(x)
+        out *= 3
+        return self.head(out.add_(x))
+
+
+class Unread(nn.Module):
+    """A layer whose output nobody reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(9, 9), nn.Linear(9, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.inner(x)
+        return self.head(x)
 
 
 class ByHand(nn.Module):
@@ -72,11 +99,23 @@ def test_an_activation_overwrites_only_what_no_layer_needs_on_the_way_back() -> 
     logits = module(kept)
     with torch.no_grad():
         assert torch.equal(chain.forward(x), logits)
-        tape = chain.backward(torch.ones_like(logits))
+        tape = chain.backward(torch.ones_like(logits), lambda _layer, a, g: (a, g))
     assert torch.equal(x, kept)
     (expected,) = torch.autograd.grad(logits.sum(), linear.weight)
-    _, activation, gradient = tape[-1]
+    _, (activation, gradient) = tape[-1]
     torch.testing.assert_close(gradient.T @ activation, expected)
+
+
+@pytest.mark.parametrize("least", [0, propagation.LEAST_WEIGHTS])
+def test_what_comes_out_of_a_layer_may_be_overwritten(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(propagation, "LEAST_WEIGHTS", least)
+    computer = FusedEngine(lambda: Overwritten().double(), device=CPU)
+    params = computer.initial(0).double()
+    inputs, labels = torch.randn(SLOTS, 9, dtype=torch.float64), torch.zeros(SLOTS, dtype=torch.int64)
+    result = computer.weighted_sum(params.unsqueeze(0), inputs.unsqueeze(0), labels.unsqueeze(0), even)
+    _, gradients = oracle(Overwritten, params, inputs, labels)
+    torch.testing.assert_close(result.norms[0], gradients.norm(dim=1))
+    torch.testing.assert_close(result.total[0], gradients.sum(0))
 
 
 def repeated() -> nn.Module:
@@ -90,6 +129,7 @@ def repeated() -> nn.Module:
         (Twice, "layer 'inner' was used 2 times"),
         (repeated, "layer '1' was used 2 times"),
         (ByHand, "layer 'inner' was used 0 times"),
+        (Unread, "layer 'inner' was used, but no logit depends on what came out of it"),
     ],
 )
 def test_layers_not_used_once_are_refused_by_name(build: Callable[[], nn.Module], sentence: str) -> None:
