@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 
 from rawls.models.engines.kernels import conv2d
 from rawls.models.engines.kernels.matmul import add_product
+
+_aten = torch.ops.aten
 
 AddWeighted = Callable[[Tensor, list[Tensor]], None]
 """(weights [sample], views of the layer's parameters in the total) -> adds the layer's weighted sum there."""
@@ -125,41 +128,44 @@ def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
     return (left * right).sum((1, 2)).clamp_min_(0)
 
 
-def _gradients(layer: nn.Conv2d, passed: Passed) -> tuple[conv2d.Gradients, Passed | None]:
-    """Per-sample gradients of a chunk, and what they were made of if they are too large to be kept."""
-    gradients = conv2d.gradients(layer, *passed)
-    return gradients, None if gradients.weight.nbytes <= KEEP_BYTES else passed
+def _keep_of_conv2d(layer: nn.Conv2d, passed: Passed) -> conv2d.Gradients | Passed:
+    """The gradients of samples; what they are made of, where they are too large or their norms take far less."""
+    _, g = passed
+    if len(g) * layer.weight.nbytes > KEEP_BYTES or conv2d.has_few_positions(layer, g):
+        return passed
+    return conv2d.gradients(layer, *passed)
 
 
-def _conv2d(layer: nn.Conv2d, kept: Sequence[tuple[conv2d.Gradients, Passed | None]]) -> tuple[Tensor, AddWeighted]:
-    """Per-sample gradients of a chunk, for their norms and for the sum."""
-    (gradients, _), *others = kept
-    for other, _ in others:
-        gradients = conv2d.add(gradients, other)
-    of_bias = gradients.bias
-    made_of = [passed for _, passed in kept if passed is not None]
-    add_weight = _make_again(layer, made_of) if made_of else _keep(gradients)
+def _conv2d(layer: nn.Conv2d, kept: Sequence[conv2d.Gradients | Passed]) -> tuple[Tensor, AddWeighted]:
+    """The gradients of samples serve norms and sum; where they are not kept, the sum is one of the whole chunk."""
+    gradients = [values for values in kept if isinstance(values, conv2d.Gradients)]
+    if gradients:
+        return _by_gradients(reduce(conv2d.add, gradients))
+    passed = [values for values in kept if not isinstance(values, conv2d.Gradients)]
+    if conv2d.has_few_positions(layer, passed[0][1]):
+        squares = conv2d.squares_by_positions(layer, passed)
+    else:
+        squares = reduce(conv2d.add, [conv2d.gradients(layer, *values) for values in passed]).squares
 
     def add(weights: Tensor, out: list[Tensor]) -> None:
-        add_weight(weights, out[0])
+        for a, g in passed:
+            weighted = g * weights.view(-1, 1, 1, 1)
+            conv2d.add_weight_gradient(layer, a, weighted, out[0])
+            if layer.bias is not None:
+                out[1].add_(weighted.sum((0, 2, 3)))
+
+    return squares, add
+
+
+def _by_gradients(gradients: conv2d.Gradients) -> tuple[Tensor, AddWeighted]:
+    of_bias = gradients.bias
+
+    def add(weights: Tensor, out: list[Tensor]) -> None:
+        out[0].add_(gradients.in_order(weights @ gradients.weight))
         if of_bias is not None:
             out[1].view(1, -1).addmm_(weights.view(1, -1), of_bias)
 
     return gradients.squares, add
-
-
-def _keep(gradients: conv2d.Gradients) -> Callable[[Tensor, Tensor], object]:
-    return lambda weights, out: out.add_(gradients.in_order(weights @ gradients.weight))
-
-
-def _make_again(layer: nn.Conv2d, passed: Sequence[Passed]) -> Callable[[Tensor, Tensor], None]:
-    """What is too large to keep is computed again, as one weight gradient of the whole chunk."""
-
-    def add(weights: Tensor, out: Tensor) -> None:
-        for a, g in passed:
-            out.add_(conv2d.weight_gradient(layer, a, g * weights.view(-1, 1, 1, 1)))
-
-    return add
 
 
 def _embedding(layer: nn.Embedding, passed: Sequence[Passed]) -> tuple[Tensor, AddWeighted]:
@@ -196,10 +202,16 @@ def _affine(layer: Any, kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, 
 
 
 def _of_group_norm(layer: nn.GroupNorm, passed: Passed) -> tuple[Tensor, Tensor]:
-    a, g = passed
-    normalised = nn.functional.group_norm(a, layer.num_groups, eps=layer.eps)
-    places = tuple(range(2, a.dim()))
-    return (normalised * g, g) if not places else ((normalised * g).sum(places), g.sum(places))
+    """As torch computes them of one sample: the channels of all samples are taken for those of one."""
+    a, g = (values.contiguous() for values in passed)
+    samples, channels = a.shape[:2]
+    places = a[0, 0].numel() if samples else 1
+    groups = samples * layer.num_groups
+    _, mean, scale = torch.native_group_norm(a, None, None, samples, channels, places, layer.num_groups, layer.eps)
+    sizes: Any = (a.new_empty(samples * channels), 1, samples * channels, places, groups, [False, True, True])
+    of_one = (values.view(1, samples * channels, places) for values in (g, a))
+    _, scales, shifts = _aten.native_group_norm_backward(*of_one, mean.view(1, -1), scale.view(1, -1), *sizes)
+    return scales.view(samples, channels), shifts.view(samples, channels)
 
 
 def _of_layer_norm(layer: nn.LayerNorm, passed: Passed) -> tuple[Tensor, Tensor]:
@@ -215,7 +227,7 @@ def _of_layer_norm(layer: nn.LayerNorm, passed: Passed) -> tuple[Tensor, Tensor]
 
 RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: Rule(_linear),
-    nn.Conv2d: Rule(_conv2d, _gradients),
+    nn.Conv2d: Rule(_conv2d, _keep_of_conv2d),
     nn.Embedding: Rule(_embedding),
     nn.GroupNorm: Rule(_affine, _of_group_norm),
     nn.LayerNorm: Rule(_affine, _of_layer_norm),

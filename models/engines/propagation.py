@@ -128,7 +128,7 @@ class Autograd:
         self._recording = False
         for layer in layers:
             # Not a hook: on the way back it is known what came out, whatever was done to it since.
-            layer.forward = partial(self._pass, layer, layer.forward, _step_of(layer))
+            layer.forward = partial(self._pass, layer, layer.forward, _formula_of(layer))
 
     def forward(self, inputs: Tensor) -> Tensor:
         self._called, self._samples, self._recording = [], len(inputs), True
@@ -160,11 +160,11 @@ class Autograd:
     def predict(self, inputs: Tensor) -> Tensor:
         return self._module(inputs)
 
-    def _pass(self, layer: nn.Module, own: Callable[[Tensor], Tensor], step: Step, x: Tensor) -> Tensor:
+    def _pass(self, layer: nn.Module, own: Callable[[Tensor], Tensor], formula: Step | None, x: Tensor) -> Tensor:
         if not self._recording:
-            return own(x)
+            return own(x) if formula is None or x.requires_grad else formula(x)[0]
         self._called.append(layer)
-        out: Tensor = _Pass.apply(x, self._root, step, partial(self._take_note, layer))
+        out: Tensor = _Pass.apply(x, self._root, formula or by_autograd(own), partial(self._take_note, layer))
         if len(out) != self._samples:
             raise ValueError(
                 f"layer '{self._names[layer]}' was called on {len(out)} rows for {self._samples} samples: call it on "
@@ -198,10 +198,10 @@ def _nothing(_layer: nn.Module, _x: Tensor, _gradient: Tensor) -> None:
     """No note."""
 
 
-def _step_of(layer: nn.Module) -> Step:
-    """By formula where its kernel is faster than torch's, else as torch goes forward and back."""
-    by_formula = isinstance(layer, nn.Linear) and layer.weight.numel() >= LEAST_WEIGHTS
-    return STEPS[type(layer)](layer) if by_formula else by_autograd(layer.forward)
+def _formula_of(layer: nn.Module) -> Step | None:
+    """Where its kernel is faster than torch's."""
+    faster = isinstance(layer, nn.Linear) and layer.weight.numel() >= LEAST_WEIGHTS
+    return STEPS[type(layer)](layer) if faster else None
 
 
 def in_order(module: nn.Module) -> Iterator[nn.Module]:

@@ -1,15 +1,17 @@
-"""Gradients of a convolution for each sample of a chunk, by whichever of three ways is fastest for it.
+"""Gradients of a convolution for each sample of a chunk, by whichever of three ways is fastest for it; or their norms.
 
 Our kernel (conv2d_kernel.c) for three columns and stride 1 in single precision on a CPU; else a matrix product where
-few values meet a filter, and one grouped convolution where many do.
+few values meet a filter, and one grouped convolution where many do. Norms alone follow from far less where there are
+many weights and few positions.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,9 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from rawls.models.engines.kernels import compiled
+from rawls.models.engines.kernels.matmul import add_product
 
 _SOURCE = Path(__file__).with_name("conv2d_kernel.c")
 _FEW_INPUTS = 64  # values that meet a filter, up to which the matrix product is faster
+MANY_WEIGHTS = 1 << 15  # the gradients of samples of fewer are small, and serve norms and sum
+POSITIONS_COST = 64  # what a pair of positions takes, in weights
+FEW_POSITIONS = 8  # up to which a matrix product gives the weight gradient faster than oneDNN's convolution
 
 
 @dataclass(frozen=True)
@@ -73,21 +79,74 @@ def weight_gradient(layer: nn.Conv2d, a: Tensor, g: Tensor, *, samples: int = 1)
     return torch.ops.aten.convolution_backward(g, a, weight, None, *options, False, [0, 0], samples, only_weight)[1]
 
 
+def has_few_positions(layer: nn.Conv2d, g: Tensor) -> bool:
+    """Whether norms by positions take so little that to compute the gradients of samples besides does not pay."""
+    weights = layer.weight.numel()
+    return weights >= MANY_WEIGHTS and weights >= POSITIONS_COST * _positions(g) ** 2
+
+
+def squares_by_positions(layer: nn.Conv2d, passed: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Squared norms [sample] of gradients that are each a sum over (what went in, gradient of what came out).
+
+    A weight's gradient is a sum over positions of gradient x the input that the weight meets there. So its square is
+    one over pairs of positions: the product of the two gradients, times that of the two inputs, added up over the
+    places of the filter. All products of inputs are taken once, whatever the place.
+    """
+    a, g = (torch.stack(values, 1) for values in zip(*passed, strict=True))  # [sample, point, channel, row, column]
+    of_inputs = nn.functional.pad(_products(a), _around(layer) + (0, 0) + _around(layer))
+    of_outputs = _products(g)
+    out_rows, out_columns = g.shape[3:]
+    at_places = torch.zeros_like(of_outputs)
+    for row, column in product(*map(range, layer.kernel_size)):
+        rows, columns = _places(layer, 0, row, out_rows), _places(layer, 1, column, out_columns)
+        at_places += of_inputs[:, :, rows, columns, :, rows, columns]
+    squares = (at_places * of_outputs).sum((1, 2, 3, 4, 5, 6)).clamp_min_(0).to(g.dtype)
+    return squares if layer.bias is None else squares.add_(g.sum((1, 3, 4)).square().sum(1))
+
+
+def _products(values: Tensor) -> Tensor:
+    """Of all pairs of positions, [sample, (point, row, column) twice]; double, for what they add up to may cancel."""
+    columns = values.transpose(1, 2).flatten(2).double()
+    return (columns.mT @ columns).view(len(values), *(2 * [values.shape[1], *values.shape[3:]]))
+
+
+def _around(layer: nn.Conv2d) -> tuple[int, ...]:
+    rows, columns = _padding(layer)
+    return columns, columns, rows, rows
+
+
+def _places(layer: nn.Conv2d, dimension: int, place: int, count: int) -> slice:
+    """The rows or columns of the padded input that a row or column of the filter meets, one after another."""
+    first, step = place * layer.dilation[dimension], layer.stride[dimension]
+    return slice(first, first + step * (count - 1) + 1, step)
+
+
+def add_weight_gradient(layer: nn.Conv2d, a: Tensor, g: Tensor, out: Tensor) -> None:
+    """out += weight gradient of a convolution, for the sum over the samples."""
+    if _positions(g) > FEW_POSITIONS:
+        out.add_(weight_gradient(layer, a, g))
+        return
+    columns = _met(layer, a, g).permute(0, 4, 5, 1, 2, 3).reshape(-1, layer.weight[0].numel())
+    add_product(out.view(len(out), -1), g.permute(0, 2, 3, 1).flatten(0, 2), columns)
+
+
 def _by_columns(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
-    """[sample, out x in x k x k] as gradient times shifted views of the input (im2col without unfold's copy loop)."""
-    pad_h, pad_w = _padding(layer)
-    if pad_h or pad_w:
-        a = nn.functional.pad(a, (pad_w, pad_w, pad_h, pad_h))
+    """[sample, out x in x k x k] as gradient times what the filter meets."""
+    columns = _met(layer, a, g).reshape(len(a), layer.weight[0].numel(), _positions(g))
+    return torch.bmm(columns, g.flatten(2).mT).mT.flatten(1)
+
+
+def _met(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
+    """The values that meet the filter, [sample, channel, its row, its column, row, column] (no copy as by unfold)."""
+    if any(around := _around(layer)):
+        a = nn.functional.pad(a, around)
     a = a.contiguous()
     (kernel_h, kernel_w), (step_h, step_w), (gap_h, gap_w) = layer.kernel_size, layer.stride, layer.dilation
-    samples, channels = a.shape[:2]
-    out_h, out_w = g.shape[2:]
     by_sample, by_channel, by_row, by_column = a.stride()
-    columns = a.as_strided(
-        (samples, channels, kernel_h, kernel_w, out_h, out_w),
+    return a.as_strided(
+        (*a.shape[:2], kernel_h, kernel_w, *g.shape[2:]),
         (by_sample, by_channel, by_row * gap_h, by_column * gap_w, by_row * step_h, by_column * step_w),
-    ).reshape(samples, channels * kernel_h * kernel_w, out_h * out_w)
-    return torch.bmm(columns, g.flatten(2).mT).mT.flatten(1)
+    )
 
 
 def _by_groups(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
@@ -95,6 +154,10 @@ def _by_groups(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Tensor:
     samples = len(a)
     a, g = (values.contiguous().view(1, -1, *values.shape[2:]) for values in (a, g))
     return weight_gradient(layer, a, g, samples=samples).view(samples, -1)
+
+
+def _positions(g: Tensor) -> int:
+    return g.shape[2] * g.shape[3]
 
 
 def _padding(layer: nn.Conv2d) -> tuple[int, int]:

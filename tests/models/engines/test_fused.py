@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rawls.models.engines import fused, layer_rules, propagation
-from rawls.models.engines.base import ALIGNMENT_BYTES
+from rawls.models.engines.base import ALIGNMENT_BYTES, SecondPoint
 from rawls.models.engines.fused import FusedEngine
 from rawls.models.engines.kernels import conv2d, matmul
 from tests.models.conftest import Case, fixed_weights, oracle
@@ -55,6 +55,46 @@ def test_convolution_gradients_too_large_to_keep_give_the_same(name: str, monkey
     monkeypatch.setattr(layer_rules, "KEEP_BYTES", 0)
     case = make(name)
     assert_equal_to_oracle(case, engine(case), rtol=1e-10, atol=1e-12)
+
+
+IMAGES = [name for name in MODELS if "convolution" in name or name == "residual"]
+
+
+def by_positions(monkeypatch: pytest.MonkeyPatch, *, few: int = 0) -> None:
+    """Norms of all convolutions by pairs of positions; the sum by a matrix product up to so many positions."""
+    monkeypatch.setattr(conv2d, "MANY_WEIGHTS", 0)
+    monkeypatch.setattr(conv2d, "POSITIONS_COST", 0)
+    monkeypatch.setattr(conv2d, "FEW_POSITIONS", few)
+
+
+@pytest.mark.parametrize("few", [0, 1000])
+@pytest.mark.parametrize("name", IMAGES)
+def test_norms_by_positions_equal_a_micro_batch_of_one(name: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_positions(monkeypatch, few=few)
+    case = make(name)
+    assert_equal_to_oracle(case, engine(case), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", TWO_IMAGES)
+def test_norms_by_positions_are_right_at_two_points(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that all but cancel."""
+    case = make(name)
+    second = SecondPoint(case.params * (1 + 1e-3), [1001.0])
+    of_samples = engine(case).weighted_sum(case.params, case.inputs, case.labels, clip, second=second)
+    by_positions(monkeypatch)
+    of_positions = engine(case).weighted_sum(case.params, case.inputs, case.labels, clip, second=second)
+    torch.testing.assert_close(of_positions.norms, of_samples.norms, rtol=1e-8, atol=0.0)
+    torch.testing.assert_close(of_positions.total, of_samples.total, rtol=1e-8, atol=1e-10)
+
+
+def test_few_positions_and_many_weights_are_not_computed_sample_by_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their gradients would take hundreds of times the memory of what they are made of."""
+    monkeypatch.delattr(conv2d, "gradients")
+    wide = FusedEngine(
+        lambda: nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.Flatten(), nn.Linear(256, CLASSES)), device=CPU
+    )
+    params, inputs = wide.initial(0).unsqueeze(0), torch.randn(1, SLOTS, 64, 2, 2)
+    assert wide.weighted_sum(params, inputs, torch.zeros(1, SLOTS, dtype=torch.int64), clip).total.any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])

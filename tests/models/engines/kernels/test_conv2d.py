@@ -205,3 +205,19 @@ def test_a_run_that_used_the_kernel_says_so() -> None:
     if conv2d.kernel() is None:
         pytest.skip("no compiler and processor for the kernel")
     assert "conv2d_kernel" in compiled.loaded()
+
+
+def test_norms_by_positions_that_cancel_are_right_in_single_precision() -> None:
+    """Gradients that sum to nothing, as before a normalisation, of positions that are all but equal."""
+    torch.manual_seed(0)
+    layer = nn.Conv2d(16, 8, 3, bias=False)
+    a = 10 + torch.rand(4, 16, 5, 5) / 10
+    g = torch.randn(4, 8, 3, 3)
+    g -= g.mean((2, 3), keepdim=True)
+    exact = conv2d.gradients(layer, a.double(), g.double()).squares
+
+    torch.testing.assert_close(conv2d.squares_by_positions(layer, [(a, g)]).double(), exact, rtol=1e-6, atol=0.0)
+
+    columns, gradients = nn.functional.unfold(a, 3), g.flatten(2)
+    single = ((columns.mT @ columns) * (gradients.mT @ gradients)).sum((1, 2))
+    assert float((single / exact - 1).abs().max()) > 1e-5
