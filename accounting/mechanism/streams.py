@@ -24,6 +24,8 @@ NOISE_BLOCK = 16  # consecutive indices drawn by one generator: to seed it takes
 # For a tiny model a call takes longer than the noise: so many indices are drawn at once, and kept.
 WHOLE_BLOCK = 64
 WHOLE_BLOCK_NUMBERS = 1 << 16
+DRAWN_AT_ONCE = 1 << 16  # normal numbers for a large model, a multiple of those that torch draws together
+_TORCHS = 16
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class Streams:
             values.addcmul_(kept[1][place], values.new_tensor(std))  # rounds as FleetNoise does
         else:
             generator = self._noise_generator(values, index, purpose)
-            values.add_(values.new_empty(values.shape).normal_(generator=generator), alpha=std)
+            for part in _parts(values):
+                part.add_(part.new_empty(part.shape).normal_(generator=generator), alpha=std)
 
     def add_laplace(self, values: torch.Tensor, scale: float, index: int, purpose: str) -> None:
         """Add independent Laplace noise of this scale to every entry, in place."""
@@ -131,6 +134,18 @@ class FleetNoise:
 
 def _drawn_whole(numbers: int) -> bool:
     return WHOLE_BLOCK * numbers <= WHOLE_BLOCK_NUMBERS
+
+
+def _parts(values: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Views in which a generator draws, one after another, what it draws for the whole, in less memory and the cache.
+
+    On a CPU torch draws normal numbers 16 at a time, and the last 16 of what it is asked for anew if 16 do not divide
+    that; fewer it draws in another way.
+    """
+    if values.device.type != "cpu" or values.dim() != 1:
+        return [values]
+    parts = max(0, len(values) - _TORCHS) // DRAWN_AT_ONCE
+    return values.split([*parts * [DRAWN_AT_ONCE], len(values) - parts * DRAWN_AT_ONCE])
 
 
 _STATE_START, _STATE_WORDS = 3, 624  # of the Mersenne twister, in 64-bit words of torch's CPU generator state

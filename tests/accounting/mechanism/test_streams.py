@@ -10,7 +10,14 @@ import pytest
 import torch
 from scipy import stats
 
-from rawls.accounting.mechanism.streams import NOISE_BLOCK, WHOLE_BLOCK, WHOLE_BLOCK_NUMBERS, FleetNoise, Streams
+from rawls.accounting.mechanism.streams import (
+    DRAWN_AT_ONCE,
+    NOISE_BLOCK,
+    WHOLE_BLOCK,
+    WHOLE_BLOCK_NUMBERS,
+    FleetNoise,
+    Streams,
+)
 
 
 def normal(streams: Streams, index: int, size: int = 64, std: float = 1.0) -> torch.Tensor:
@@ -38,6 +45,20 @@ def test_noise_depends_on_its_index_whatever_was_drawn_before(size: int) -> None
         assert torch.equal(normal(shuffled, index, size), in_order[index])
         assert torch.equal(normal(Streams("a"), index, size), in_order[index])
     assert len({values.numpy().tobytes() for values in in_order}) == indices
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("beyond", [-1, 0, 1, 15, 16, 17, DRAWN_AT_ONCE + 1])
+def test_noise_of_a_large_model_is_drawn_as_at_once(beyond: int, dtype: torch.dtype) -> None:
+    """As it was before it was drawn part by part, and so is what the generator draws next."""
+    zeros = torch.zeros(DRAWN_AT_ONCE + beyond, dtype=dtype)
+    generator = Streams("a")._noise_generator(zeros, 0, "noise")
+    expected = [torch.empty_like(zeros).normal_(generator=generator) for _ in range(2)]
+    streams = Streams("a")
+    for index in range(2):
+        found = zeros.clone()
+        streams.add_normal(found, 1.0, index)
+        assert torch.equal(found, expected[index])
 
 
 def test_noise_is_never_reused() -> None:
