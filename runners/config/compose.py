@@ -55,6 +55,12 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
     return _completed(_resolved(cfg))
 
 
+def compose_given(overrides: Sequence[str], specs: Mapping[str, Any]) -> dict[str, Any]:
+    """What these overrides make, as plain values, with specifications that no file describes in place of theirs."""
+    config = _resolved(_composed(overrides))
+    return _completed(config | {group: dump(spec) for group, spec in specs.items()})
+
+
 def _resolved(cfg: DictConfig) -> dict[str, Any]:
     try:
         return OmegaConf.to_container(cfg, resolve=True)  # type: ignore[return-value]

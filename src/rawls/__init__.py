@@ -2,6 +2,9 @@
 
     import rawls
 
+    fitted = rawls.fit(module, (inputs, labels), groups=sexes, method="asc", epsilon=1)
+    fitted.model, fitted.epsilon, fitted.accuracy["test"]["wga"], fitted.history, fitted.ledger, fitted.privacy
+
     store = rawls.load("results")  # what `rawls train` and `rawls reproduce` left: store.runs, store.history, …
     print(rawls.describe("runs"))  # what its columns mean
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from rawls.analysis.read.columns import describe as describe
     from rawls.analysis.read.load import Store as Store
     from rawls.analysis.read.load import load as load
+    from rawls.runners.fit import Fitted as Fitted
+    from rawls.runners.fit import fit as fit
 
 __all__ = [
     "accounting",
@@ -33,6 +38,8 @@ __all__ = [
     "datasets",
     "describe",
     "epsilon",
+    "fit",
+    "Fitted",
     "load",
     "models",
     "runners",
@@ -40,10 +47,12 @@ __all__ = [
 ]
 
 _LIES_IN = {
+    "Fitted": "rawls.runners.fit",
     "Store": "rawls.analysis.read.load",
     "calibrate": "rawls.accounting.calibration.find_noise",
     "describe": "rawls.analysis.read.columns",
     "epsilon": "rawls.accounting.accountants",
+    "fit": "rawls.runners.fit",
     "load": "rawls.analysis.read.load",
 }
 
