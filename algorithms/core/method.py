@@ -345,7 +345,7 @@ class Attacks(OpenMethod):
         if not 0 <= low <= high <= 1:
             raise ValueError(
                 f"{wanted}, and these go from {low:.3g} to {high:.3g}: choose a dataset whose inputs are not "
-                "normalised (a model may do that)"
+                "normalised (a model may do that), or give dataset.bounds for each column of numbers"
             )
 
 

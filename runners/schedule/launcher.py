@@ -161,7 +161,8 @@ def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) ->
 def _too_noisy(runs: Mapping[str, float]) -> str:
     """The sentence for runs whose noise drowns their gradients, by label; the worst is told."""
     worst = max(runs, key=runs.__getitem__)
-    others = f" (and of {len(runs) - 1} other runs)" if len(runs) > 1 else ""
+    more = len(runs) - 1
+    others = f" (and of {more} other run{'s' * (more > 1)})" if more else ""
     return (
         f"{worst}{others}: the noise of a step is {runs[worst]:.2g} times the longest sum that the clipped gradients "
         "of its batch can have, so nothing is learnt; take a larger privacy.epsilon or schedule.batch_size, fewer "

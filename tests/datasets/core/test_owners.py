@@ -19,6 +19,7 @@ from rawls.datasets.core.base import Data, Dataset
 from rawls.datasets.core.owners import (
     LEAST_NORMAL_EPSILON,
     ByClass,
+    ByColumn,
     ByGroup,
     ByLabels,
     Mixed,
@@ -232,6 +233,7 @@ def test_owners_that_do_not_fit_the_data(owners: ByLabels, sentence: str) -> Non
 @pytest.mark.parametrize(
     ("kind", "fields", "sentence"),
     [
+        (ByColumn, {"epsilons": {"a": 0.0}}, "the epsilon of an owner is positive and finite, but it is 0.0"),
         (ByClass, {"epsilons": (0.0, 1.0)}, "the epsilon of an owner is positive and finite, but it is 0.0"),
         (RandomClass, {"epsilons": (1.0, float("nan"))}, "positive and finite, but it is nan"),
         (Mixed, {"epsilons": (1.0,), "share": 0.0}, "lies above 0 and up to 1, but it is 0.0"),
@@ -242,6 +244,41 @@ def test_owners_that_do_not_fit_the_data(owners: ByLabels, sentence: str) -> Non
 def test_owners_that_make_no_sense(kind: type[Owners], fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
         kind(**fields)
+
+
+CLINICS = replace(
+    Digits().load(Path("data")), owners=torch.arange(1797) % 3, owner_names=("east", "north", "south")
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "expected"),
+    [({"south": 3, "east": 1, "north": 2}, [1, 2, 3]), ((4, 5, 6), [4, 5, 6]), ((1, 2), [1, 1.5, 2])],
+)
+def test_owners_that_the_data_name_have_budgets_by_name_or_in_order(epsilons: Any, expected: list[float]) -> None:
+    found = ByColumn(epsilons=epsilons).of(CLINICS, np.array([5, 0, 1, 7]), 0)
+    assert found.owner.tolist() == [2, 0, 1, 1] and found.names == ("east", "north", "south")
+    assert budgets(found).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "rows", "sentence"),
+    [
+        ({"east": 1, "north": 2}, [0, 1, 2], "owner 'south' has no budget: give it one in owners.epsilons, beside"),
+        (
+            dict.fromkeys(("east", "north", "south", "west"), 1),
+            [0, 1, 2],
+            "owners.epsilons names 'west', who owns nothing",
+        ),
+        ((1, 2, 3, 4), [0, 1, 2], "4 epsilons are given for 3 owners: give one each"),
+        ((1, 2, 3), [0, 1], "owner 'south' has no training rows: leave it out"),
+    ],
+)
+def test_owners_that_do_not_fit_those_of_the_data(epsilons: Any, rows: list[int], sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        ByColumn(epsilons=epsilons).of(CLINICS, np.array(rows), 0)
+    with pytest.raises(ValueError, match="takes owners from the data, which name none: set dataset.owner=COLUMN"):
+        ByColumn(epsilons=epsilons).of(replace(CLINICS, owners=None), np.array(rows), 0)
 
 
 @pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
