@@ -122,7 +122,7 @@ def defects(path: Path) -> Path:
 def test_a_file_with_five_defects_goes_to_a_result_by_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It learns: more is right than if the more frequent class were said of everybody, by 5 points; 300 steps, seed 0."""
+    """It learns: more is right than if the more frequent class were said of everybody, by 5 points; 300 steps."""
     monkeypatch.chdir(tmp_path)
     defects(tmp_path / "mine.csv")
     given = ["dataset=table", "dataset.path=mine.csv", "dataset.label=paid", "dataset.group=sex"]
