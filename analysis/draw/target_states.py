@@ -25,8 +25,8 @@ def status(results_root: str | Path, manifests: Iterable[Mapping[str, Any] | Pat
     Returns:
         target, variant, title; done, needed, failed, running (numbers of runs); data ('real', 'subset', 'simulated',
         'stand-in data', 'stand-in' (of weights), 'plan only', or several joined by '+'; a dash when nothing is done);
-        verdict ('missing (…)', 'partial (…); …', 'reproduced', 'k of n …', 'not comparable (…)', 'complete' for a
-        figure, 'cannot be read (…)' or 'cannot be drawn (…)').
+        verdict ('missing (…)', 'partial (…); …', 'reproduced', 'reproduced but …', 'k of n …', 'not comparable (…)',
+        'complete' for a figure, 'cannot be read (…)' or 'cannot be drawn (…)').
     """
     read = [_read(item) for item in manifests]
     ids = [run_id for manifest in read if isinstance(manifest, Manifest) for run_id in manifest.run_ids]
@@ -65,9 +65,9 @@ def state(row: Mapping[str, Any]) -> str:
     """A row in a word or two.
 
     Returns:
-        'reproduced'; 'complete' (there is no number to compare); 'differs' (in some cell);
-        'not comparable' (another scale, a subset); 'missing'; 'failed'; 'broken'; 'partial'; 'simulated';
-        'partial, simulated'.
+        'reproduced'; 'last digit' (where some numbers are one unit off); 'complete' (there is no number to compare);
+        'differs' (in some cell); 'not comparable' (another scale, a subset); 'missing'; 'failed'; 'broken'; 'partial';
+        'simulated'; 'partial, simulated'.
     """
     if str(row["verdict"]).startswith("cannot be"):
         return "broken"
@@ -82,6 +82,8 @@ def state(row: Mapping[str, Any]) -> str:
     verdict = str(row["verdict"])
     if verdict in ("reproduced", "complete") or verdict.startswith("no "):
         return "reproduced" if verdict == "reproduced" else "complete"
+    if verdict.startswith("reproduced but"):
+        return "last digit"
     return "not comparable" if verdict.startswith("not comparable") else "differs"
 
 

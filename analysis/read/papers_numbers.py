@@ -6,6 +6,7 @@ the std) and source. `printed` is added on reading: the mean as text, for some n
 printed digits. Accuracies are in percent.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -32,3 +33,13 @@ def agreement(value: float, printed: str) -> str:
     unit = 10.0 ** -len(printed.partition(".")[2])
     distance = abs(value - float(printed)) / unit
     return "equal" if distance <= 0.5 + 1e-6 else "last digit" if distance <= 1.5 + 1e-6 else "differs"
+
+
+def digits_told(checked: Sequence[str | None]) -> str | None:
+    """The verdict on printed numbers by their `agreement`, if none differs by more than one unit in its last digit."""
+    near = checked.count("last digit")
+    if not checked or checked.count("equal") + near < len(checked):
+        return None
+    return (
+        f"reproduced but for one unit in the last digit of {near} of {len(checked)} numbers" if near else "reproduced"
+    )

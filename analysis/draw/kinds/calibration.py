@@ -21,7 +21,7 @@ from rawls.analysis.draw.tables import Cell, Table, csv_text
 from rawls.analysis.draw.titles import DASH, dataset_title
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest, coordinate
-from rawls.analysis.read.papers_numbers import agreement, reported
+from rawls.analysis.read.papers_numbers import agreement, digits_told, reported
 
 # name in the CSV -> (search, accountant) of the runs it shows
 SEARCHES = {"opacus": ("opacus", "rdp"), "tight": ("tight", "rdp"), "pld": ("tight", "pld")}
@@ -139,18 +139,18 @@ def _notes(runs: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _count(rows: list[dict[str, Any]], quantity: str) -> tuple[int, int, int]:
-    """(equal, one unit off, checked): a printed number that we could not compute counts as checked."""
-    checked = [row[f"agreement_{quantity}"] for row in rows if row[f"printed_{quantity}"] is not None]
-    return checked.count("equal"), checked.count("last digit"), len(checked)
+def _checked(rows: list[dict[str, Any]], quantity: str) -> list[str | None]:
+    """How each printed number agrees with ours; one that we could not compute is among them."""
+    return [row[f"agreement_{quantity}"] for row in rows if row[f"printed_{quantity}"] is not None]
 
 
 def _summary(rows: list[dict[str, Any]]) -> str:
     parts = []
     for quantity in QUANTITIES:
-        equal, near, checked = _count(rows, quantity)
+        checked = _checked(rows, quantity)
+        near = checked.count("last digit")
         beside = f" ({near} more but for one unit)" if near else ""
-        parts.append(f"{equal} of {checked} {quantity.replace('_', ' ')}s{beside}")
+        parts.append(f"{checked.count('equal')} of {len(checked)} {quantity.replace('_', ' ')}s{beside}")
     return f"Equal to the paper's printed digits: {', '.join(parts)}"
 
 
@@ -158,9 +158,10 @@ def _verdict(runs: pd.DataFrame, rows: list[dict[str, Any]]) -> str:
     why = reasons(runs)
     if why:
         return f"not comparable ({', '.join(why)})"
-    equal, near, checked = map(sum, zip(*(_count(rows, quantity) for quantity in QUANTITIES), strict=True))
-    if checked == 0:
+    every = [agreed for quantity in QUANTITIES for agreed in _checked(rows, quantity)]
+    if not every:
         return "no numbers in the paper to compare with"
-    if equal == checked:
-        return "reproduced"
+    if told := digits_told(every):
+        return told
+    equal, near, checked = every.count("equal"), every.count("last digit"), len(every)
     return f"{equal} of {checked} numbers reproduced" + (f", {near} one unit off in the last digit" if near else "")

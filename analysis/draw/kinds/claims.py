@@ -19,7 +19,7 @@ from rawls.analysis.draw.tables import Cell, Table, csv_text
 from rawls.analysis.draw.titles import DASH, dataset_title
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest, coordinate
-from rawls.analysis.read.papers_numbers import agreement, reported
+from rawls.analysis.read.papers_numbers import agreement, digits_told, reported
 
 HEADER = ["Dataset", "Method", "Noise multiplier κ", "δ", "Paper's ε", "ε claimed", "Same"]
 CAPTION = "Computed, not trained; proven is the largest over groups. ✓: what is claimed rounds to the printed digits"
@@ -111,4 +111,4 @@ def _verdict(runs: pd.DataFrame, checked: list[str | None], same: str) -> str:
         return f"not comparable ({', '.join(why)})"
     if not checked:
         return "no numbers in the paper to compare with"
-    return "reproduced" if set(checked) == {"equal"} else same
+    return digits_told(checked) or same

@@ -14,11 +14,11 @@ from rawls.analysis.pages.dashboard.stored import Here
 TITLES = {"asc": "Adaptive Sampling for Private Worst-Case Group Optimization (ASC)"}
 # A sign for each state, for a shade alone tells some people nothing.
 SIGNS = {
-    "reproduced": "✓", "complete": "✓", "differs": "≠", "partial": "◐", "partial, simulated": "◐", "simulated": "≈",
-    "not comparable": "△", "failed": "✗", "broken": "✗", "missing": "○",
+    "reproduced": "✓", "last digit": "≃", "complete": "●", "differs": "≠", "partial": "◐", "partial, simulated": "◐",
+    "simulated": "≈", "not comparable": "△", "failed": "✗", "broken": "✗", "missing": "○",
 }  # fmt: skip
 MARKS = {
-    "reproduced": "good", "complete": "good", "differs": "apart", "partial, simulated": "unjudged",
+    "reproduced": "good", "last digit": "good", "differs": "apart", "partial, simulated": "unjudged",
     "simulated": "unjudged", "not comparable": "unjudged", "failed": "bad", "broken": "bad",
 }  # fmt: skip
 

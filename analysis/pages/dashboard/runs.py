@@ -31,10 +31,16 @@ def show(here: Here) -> None:
         return
     held = {one.run_id for one in live.training(here.root)}
     runs = runs.assign(state=parts.statuses(runs, held), method=methods(here, runs))
-    part = _filtered(runs)
+    part = in_order(_filtered(runs))
     _table(part)
     _two(here, runs)
     _failures(here, part)
+
+
+def in_order(runs: pd.DataFrame) -> pd.DataFrame:
+    """What is not finished first, then the newest; runs of one moment by what they are, not by their ids."""
+    by = ["finished", "dataset", "method", "epsilon_target", "seed"]
+    return runs.sort_values(by, ascending=[False, True, True, True, True], na_position="first", kind="stable")
 
 
 @st.fragment(run_every=SECONDS_BETWEEN_LOOKS)
@@ -90,7 +96,7 @@ def _filtered(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _table(part: pd.DataFrame) -> None:
-    st.caption(f"{len(part)} runs. A click on a heading sorts; two ticked rows are compared below.")
+    st.caption(f"{len(part)} runs, the newest first. A click on a heading sorts; two ticked rows are compared below.")
     if part.empty:
         parts.nothing("No run is like that.", "Take a filter away.")
         return

@@ -58,6 +58,8 @@ def test_no_target_is_an_empty_table(results_root: Path) -> None:
         (0, "–", "cannot be read (no)", "broken"),
         (2, "real", "cannot be drawn (no)", "broken"),
         (2, "real", "reproduced", "reproduced"),
+        (2, "real", "reproduced but for one unit in the last digit of 2 of 38 numbers", "last digit"),
+        (2, "real", "36 of 38 numbers reproduced, 1 one unit off in the last digit", "differs"),
         (2, "real", "complete", "complete"),
         (2, "real", "no numbers in the paper to compare with", "complete"),
         (2, "real", "7 of 10 comparable cells reproduced", "differs"),

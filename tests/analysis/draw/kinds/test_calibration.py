@@ -87,6 +87,13 @@ def test_a_wrong_number_is_crossed_and_one_unit_is_told_apart(tmp_path: Path) ->
     assert drawing.verdict == "2 of 4 numbers reproduced, 1 one unit off in the last digit"
 
 
+def test_one_unit_in_a_last_digit_is_no_difference(tmp_path: Path) -> None:
+    runs = [plan(tmp_path, "asc", 9.609375, 0.9955), plan(tmp_path, "dpsgd", 9.21875, 0.9992)]
+    drawing = drawn(tmp_path, runs)
+    assert [row[5] + row[8] for row in body(drawing.text)] == ["✓≈", "✓✓"]
+    assert drawing.verdict == "reproduced but for one unit in the last digit of 1 of 4 numbers"
+
+
 def test_a_plan_that_is_missing_counts_as_not_reproduced(tmp_path: Path) -> None:
     runs = [plan(tmp_path, "asc", None, 0), plan(tmp_path, "dpsgd", 9.21875, 0.9992)]
     drawing = drawn(tmp_path, runs)

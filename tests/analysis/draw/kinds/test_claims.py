@@ -45,9 +45,11 @@ def test_claim_and_proof_stand_beside_what_is_printed_in_the_papers_order(tmp_pa
 
 
 def test_a_claim_with_other_digits_or_without_a_plan_is_not_reproduced(tmp_path: Path) -> None:
-    runs = [planned(tmp_path, "fdpg", 5.369, 3.52), planned(tmp_path, "dpsgd", 3.408, None)]
+    runs = [planned(tmp_path, "fdpg", 5.369, 3.62), planned(tmp_path, "dpsgd", 3.408, None)]
     assert drawn(tmp_path, runs).verdict == "1 of 2 claims have the paper's digits"
     missing = entry("nowhere", label="dpsgd_f", dataset="adult")
     partial = drawn(tmp_path, [*runs, missing])
     assert partial.verdict.startswith("partial (2 of 3 runs)")
+    near = [planned(tmp_path, "fdpg", 5.369, 3.52), runs[1]]
+    assert drawn(tmp_path, near).verdict == "reproduced but for one unit in the last digit of 1 of 2 numbers"
     assert body(partial.text)[1] == ["Adult", "DPSGD-F", "–", "–", "3.4", "–", "", "–", "–"]

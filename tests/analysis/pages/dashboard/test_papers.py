@@ -6,13 +6,19 @@ from tests.analysis.pages.dashboard.pages import half_finished, page, text
 # What rawls.analysis.draw.target_states.state returns.
 STATES = [
     "reproduced", "complete", "differs", "not comparable", "missing", "failed", "broken", "partial", "simulated",
-    "partial, simulated",
+    "partial, simulated", "last digit",
 ]  # fmt: skip
 
 
 def test_every_state_has_a_sign() -> None:
     assert set(SIGNS) == set(STATES)
     assert set(MARKS) <= set(SIGNS)
+
+
+def test_only_what_was_compared_has_the_colour_of_a_verdict() -> None:
+    """A figure is complete without a number to compare; one unit in a last digit is no difference."""
+    assert "complete" not in MARKS
+    assert MARKS["last digit"] == MARKS["reproduced"] != MARKS["differs"]
 
 
 def test_targets_that_ran_lead_to_their_page_and_those_that_did_not_are_missing(results_root: Path) -> None:
