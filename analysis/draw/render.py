@@ -34,6 +34,7 @@ from rawls.analysis.draw.kinds import (
     selection,
     stability_bounds,
     time_figure,
+    train_test,
 )
 from rawls.analysis.draw.tables import csv_text
 from rawls.analysis.metrics.choose_epoch import LAST
@@ -54,6 +55,7 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "time_figure": time_figure.time_figure,
     "normalisation_error": normalisation_error.normalisation_error,
     "stability_bounds": stability_bounds.stability_bounds,
+    "train_test_figure": train_test.train_test_figure,
     "owner_curve": owner_curve.owner_curve,
     "owner_change": owner_change.owner_change,
     "owner_sweep": owner_sweep.owner_sweep,

@@ -75,8 +75,9 @@ class Probe:
     """Measurements beside the training, outside the accounting, each every so many steps; null is never.
 
     `group_gradients_rows` is how many rows of each group are measured at most; null takes the whole training set.
-    `gap_noise` measures the whole training and test parts at every evaluation, as they are and with Gaussian noise of
-    this deviation on every input; `running` the accuracy of each group over the batches between evaluations.
+    `gap_noise` measures the whole training and test parts at every evaluation, as they are and with Gaussian noise on
+    every input, so many times as large as the inputs' own deviation; `running` the accuracy of each group over the
+    batches between evaluations.
     """
 
     sampling_variance_every: int | None = field(default=None, metadata={"must": Count | None})

@@ -22,6 +22,7 @@ from rawls.runners.training.metrics import group_metrics
 NOTE = "the whole training part was measured, as it is and under noise, outside the accounting (not private)"
 BINS = 15  # of confidence, equally wide (Guo et al. 2017)
 PARTS = ("train", "test")
+SAMPLED = 1_000  # training rows, by which the deviation of the inputs is taken
 
 Moved = Callable[[Tensor, Tensor], Tensor]
 """Inputs and labels -> the inputs that are evaluated in their place."""
@@ -45,6 +46,7 @@ def gap_line(
     scores: Callable[[Rows, Moved | None], tuple[np.ndarray, np.ndarray]],
     logits: Callable[[Rows], np.ndarray],
     groups: Callable[[Rows], tuple[np.ndarray, int]],
+    inputs: Callable[[Rows], Tensor],
     labels: np.ndarray,
     split: Split,
     *,
@@ -55,13 +57,15 @@ def gap_line(
 
     Args:
         scores: losses and whether predictions are right, of inputs as they are or moved.
-        noise: its standard deviation on every input; drawn anew for each row, and the same at every evaluation.
+        noise: its standard deviation on every input, over that of all training inputs; of each row it is another, and
+            the same at every evaluation.
     """
     line: dict[str, Any] = {}
+    deviation = noise * float(inputs(split.train[:: max(1, len(split.train) // SAMPLED)]).std())
     for part in PARTS:
         rows: Rows = getattr(split, part)
         own = group_metrics(*scores(rows, None), *groups(rows))
-        corrupted = group_metrics(*scores(rows, _noisy(noise, seed, part)), *groups(rows))
+        corrupted = group_metrics(*scores(rows, _noisy(deviation, seed, part)), *groups(rows))
         found = {
             **{name: own[name] for name in ("wga", "accuracy", "loss")},
             "calibration_error": calibration_error(logits(rows), labels[rows]),
@@ -81,11 +85,11 @@ def calibration_error(logits: np.ndarray, labels: np.ndarray) -> float:
     return float(np.abs(over).sum() / len(labels))
 
 
-def _noisy(noise: float, seed: int, part: str) -> Moved:
+def _noisy(deviation: float, seed: int, part: str) -> Moved:
     generator = addressed(seed, f"noise on {part} rows")
 
     def moved(inputs: Tensor, labels: Tensor) -> Tensor:
         drawn = torch.from_numpy(generator.standard_normal(tuple(inputs.shape), np.float32))
-        return inputs + noise * drawn.to(inputs)
+        return inputs + deviation * drawn.to(inputs)
 
     return moved

@@ -135,6 +135,7 @@ class Recorder:
             lambda rows, moved: self._scores(params, rows, moved),
             lambda rows: self._logits(params, rows),
             self._evaluated,
+            lambda rows: self.gather(torch.from_numpy(rows)),
             self.data.labels.numpy(),
             self.split,
             noise=run.config["probe"]["gap_noise"],

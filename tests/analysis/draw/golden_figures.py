@@ -39,6 +39,8 @@ def figures(root: Path, *, shift: float = 0.0) -> dict[str, Path]:
         "budget_figure": _budget_figure(root, shift),
         "budget_figure_gaps": _gaps_by_budget(root, shift),
         "budget_figure_claimed": _by_claim(root, shift),
+        "train_test_figure": _train_test(root, shift, by_epsilon=False),
+        "train_test_figure_by_epsilon": _train_test(root, shift, by_epsilon=True),
         "group_figure": _group_figure(root, shift),
         "group_figure_probed": _probed(root, shift),
         "group_curve": _group_curve(root, shift),
@@ -171,6 +173,42 @@ def _by_claim(root: Path, shift: float) -> Path:
     options = {"metrics": ["disparity", "total", "wga"], "axes": ["claimed", "proven"]}
     methods = {name: name for name in ("SGD", "DP-SGD", "DP-IS-SGD")}
     return write_manifest(root, manifest("wysiwyg/fig4_celeba", runs, kind="budget_figure", methods=methods, **options))
+
+
+def _train_test(root: Path, shift: float, *, by_epsilon: bool) -> Path:
+    """WYSIWYG's Fig. 1 and Fig. 3, with gaps and bounds: open runs overfit the smallest group, private ones do not."""
+    chance = np.random.default_rng(15)
+    target = "wysiwyg/fig3" if by_epsilon else "wysiwyg/fig1"
+    ends: dict[tuple[str, float | None], tuple[float, float]] = {("SGD", None): (99.4, 41.7)}
+    if by_epsilon:
+        ends |= {("DP-SGD", eps): (5 + 9 * eps**0.5, 4 + (7 + shift) * eps**0.5) for eps in (0.6, 4.1, 10.8, 20.7)}
+    else:
+        ends |= {("IW-SGD", None): (99.4, 48.9), ("DP-SGD", 4.1): (40.6, 29.4), ("DP-IS-SGD", 4.2): (95.5, 85 + shift)}
+    runs = []
+    for seed in range(SEEDS):
+        for (method, epsilon), (train, test) in ends.items():
+            run = run_id(target, method, epsilon, seed)
+            rows: list[dict[str, Any]] = []
+            for place in (0, 1):
+                wga = [(value + chance.normal(0, 1)) / 100 - (1 - place) * 0.2 for value in (train, test)]
+                line: dict[str, Any] = {"step": 10 * place + 10, "kind": "gaps"}
+                for part, own in zip(("train", "test"), wga, strict=True):
+                    line |= {
+                        f"{part}_wga": own, f"{part}_accuracy": [own, 0.95, 0.97], f"{part}_corrupted_wga": own - 0.1,
+                        f"{part}_calibration_error": 0.01 if part == "train" else 0.05,
+                    }  # fmt: skip
+                running = {"step": 10 * place + 10, "kind": "running", "running_wga": wga[0] - 0.03}
+                rows += [line, running, {"step": 10 * place + 10, "split": "valid", "wga": 0.6 - place / 10}]
+            claim = {"rule": "gdp_clt", "epsilon": 0.4 * (epsilon or 0), "delta": 3e-6, "meaning": "an approximation"}
+            plan = None
+            if epsilon is not None:
+                plan = {"target_epsilon": None, "epsilon_per_group": [epsilon], "claim": claim, "delta": 3e-6}
+            write_run(root, run, algorithm=method, seed=seed, group_names=GROUPS, history=rows, plan=plan)
+            runs.append(entry(run, label=method, seed=seed))
+    options: dict[str, Any] = {"gaps": ["wga", "group", "calibration", "corruption"], "early": not by_epsilon}
+    options["against"] = "epsilon" if by_epsilon else "methods"
+    methods = {name: name for name in ("SGD", "IW-SGD", "DP-SGD", "DP-IS-SGD")}
+    return write_manifest(root, manifest(target, runs, kind="train_test_figure", methods=methods, **options))
 
 
 def _group_figure(root: Path, shift: float) -> Path:

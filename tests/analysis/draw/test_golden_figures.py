@@ -12,9 +12,9 @@ from tests.analysis.stores import GOLDEN
 TOLERANCE = 3.0  # root mean square of what 8 bits of a channel differ by; ASC half a point higher gives 10 or more
 NAMES = ["training_curve", "training_curve_subplots", "sampling_variance", "budget_figure", "budget_figure_gaps"]
 NAMES += ["group_figure", "group_figure_probed", "group_curve", "time_figure", "normalisation_error"]
-NAMES += ["stability_bounds", "budget_figure_claimed"]
+NAMES += ["stability_bounds", "budget_figure_claimed", "train_test_figure", "train_test_figure_by_epsilon"]
 NAMES += ["owner_curve", "owner_change", "owner_sweep", "owner_pareto", "owner_plans", "membership_figure"]
-VARIANTS = ("_subplots", "_gaps", "_probed", "_claimed")
+VARIANTS = ("_subplots", "_gaps", "_probed", "_claimed", "_by_epsilon")
 
 
 def drawn(root: Path, name: str, **changes: float) -> Path:

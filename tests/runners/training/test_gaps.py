@@ -18,7 +18,7 @@ from rawls.runners.training import setup
 from rawls.runners.training.gaps import calibration_error
 from tests.runners.training.test_fleet import configured, train
 
-NOISE = 0.4
+NOISE = 1.5
 
 
 def lines(root: Path, config: dict[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -53,9 +53,11 @@ def naive(config: dict[str, Any], weights: dict[str, torch.Tensor], part: str) -
     inputs = data.inputs.gather(torch.from_numpy(rows)).flatten(1).double()
     generator = np.random.default_rng((config["seed"], crc32(f"noise on {part} rows".encode())))
     noise = torch.from_numpy(generator.standard_normal(tuple(inputs.shape), np.float32)).double()
+    everything = data.inputs.gather(torch.from_numpy(data.splits(config["seed"]).train)).double()
+    deviation = NOISE * float(((everything - everything.mean()) ** 2).mean().sqrt())
     weight, bias = (next(w for w in weights.values() if w.dim() == dim).double() for dim in (2, 1))
     found: dict[str, Any] = {}
-    for name, shown in (("accuracy", inputs), ("corrupted_accuracy", inputs + NOISE * noise)):
+    for name, shown in (("accuracy", inputs), ("corrupted_accuracy", inputs + deviation * noise)):
         right: dict[int, list[bool]] = {}
         for row, sample in zip(rows.tolist(), shown, strict=True):
             prediction = int((weight @ sample + bias).argmax())
