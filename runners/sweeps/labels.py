@@ -49,7 +49,8 @@ def _kind(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def budget_of(config: Mapping[str, Any]) -> str:
     """'ε=8', 'noise 1.1', 'ε=1 to 5 by owner', or 'open'."""
-    if epsilons := (config.get("owners") or {}).get("epsilons"):
+    if told := (config.get("owners") or {}).get("epsilons"):
+        epsilons = told.values() if isinstance(told, Mapping) else told
         return f"ε={min(epsilons):g} to {max(epsilons):g} by owner"
     privacy = config["privacy"]
     if privacy["epsilon"] is not None:
