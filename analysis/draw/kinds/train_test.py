@@ -149,7 +149,7 @@ def _side_by_side(found: Sequence[_Point], gaps: Sequence[str]) -> list[Panel]:
 def _against_epsilon(found: Sequence[_Point], gaps: Sequence[str], runs: pd.DataFrame) -> list[Panel]:
     private = [point for point in found if point.private]
     rules = ", ".join(runs["claim_rule"].dropna().unique())
-    panels = []
+    panels: list[Panel] = []
     for axis, label in (("claimed", f"ε claimed by {rules}: no bound"), ("proven", "ε proven")):
         data = _series(private, lambda point, axis=axis: _epsilon(point, axis))
         panels.append(
