@@ -23,6 +23,7 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
+from rawls.datasets.core.overlapping import Overlapping
 from rawls.datasets.core.sources import Source, locate, obtain
 
 if TYPE_CHECKING:
@@ -88,29 +89,6 @@ class InMemory:
 
         picked = self.tensor.index_select(0, rows)
         return picked.to(torch.float32).mul_(1 / 255) if picked.dtype == torch.uint8 else picked
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Overlapping:
-    """Groups of which a row may be in several, or in none: for evaluation alone, beside the partition.
-
-    Args:
-        members: [row, group], whether the row is in the group.
-    """
-
-    names: tuple[str, ...]
-    members: NDArray[np.bool_]
-
-    def __post_init__(self) -> None:
-        if self.members.dtype != np.bool_ or self.members.shape[1:] != (len(self.names),):
-            raise ValueError(
-                f"members must be bool [row, group] of {len(self.names)} groups, "
-                f"not {self.members.dtype} {list(self.members.shape)}"
-            )
-
-    def sizes(self, rows: Rows) -> Rows:
-        """How many of the rows are in each group."""
-        return self.members[rows].sum(0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

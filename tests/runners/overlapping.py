@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from rawls.datasets.core.base import Data, Dataset, InMemory, Overlapping, Provenance, Split
+from rawls.datasets.core.base import Data, Dataset, InMemory, Provenance, Split
+from rawls.datasets.core.overlapping import Overlapping
 
 TARGET = f"{__name__}.Mentions"
 THINGS = ("sun", "moon", "star")

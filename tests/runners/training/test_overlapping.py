@@ -13,7 +13,7 @@ from rawls.analysis.draw.group_scores import score_groups
 from rawls.analysis.metrics.privacy_spent import privacy
 from rawls.analysis.read.load import load
 from rawls.analysis.read.manifest import Manifest
-from rawls.datasets.core.base import Overlapping
+from rawls.datasets.core.overlapping import Overlapping
 from rawls.runners.config.compose import compose, resolve
 from rawls.runners.schedule.launcher import train
 from rawls.runners.store.stored import OF_A_GROUP, of_partition
