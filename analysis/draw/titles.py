@@ -21,6 +21,8 @@ DATASETS = {
     "cardiotocography": "Cardiotocography",
     "surnames": "Surnames",
     "pneumonia": "Pneumonia",
+    "mnli": "MultiNLI",
+    "civilcomments": "CivilComments",
 }
 METRICS = {
     "wga": "WGA",

@@ -24,6 +24,7 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from rawls.datasets.core.overlapping import Overlapping
+from rawls.datasets.core.picked import Picked
 from rawls.datasets.core.sources import Source, locate, obtain
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class Data:
         labels: of all rows, as they are evaluated.
         groups: of all rows, a partition: what is sampled and accounted by; and evaluated by, unless groups overlap.
         overlapping: the groups that are evaluated, where they are no partition.
+        one_split: whether all seeds have the same. Then max_examples leaves the same rows of it for all of them, and
+            nothing of the others: they need not be encoded.
         splits: by seed.
         left_out: the training rows that the split of a seed does without, where it is trained on a half.
         taught: labels of all rows as training is told them, by seed, where some are told wrong.
@@ -117,6 +120,7 @@ class Data:
     overlapping: Overlapping | None = None
     owners: Tensor | None = None
     owner_names: tuple[str, ...] = ()
+    one_split: bool = False
 
     def told(self, seed: int) -> Tensor:
         """Labels of all rows as training is told them."""
@@ -232,6 +236,8 @@ class Dataset(ABC):
             )
         if provenance == "real" and self._cuts(data):
             data = replace(data, provenance="subset")
+        if data.one_split and self.max_examples is not None:
+            data = self._cut_once(data, self.max_examples)
         if self.half_of is None:
             return replace(data, splits=lambda seed: self._checked(data, seed))
         whole, told = self._checked(data, self.half_of), data.told(self.half_of)
@@ -247,6 +253,22 @@ class Dataset(ABC):
         if self.half_of is not None:
             return True
         return self.max_examples is not None and max(map(len, data.splits(0))) > self.max_examples
+
+    def _cut_once(self, data: Data, limit: int) -> Data:
+        """The rows that are left of the one split, and they alone."""
+        groups, generator = data.groups.numpy(), addressed(0, "max_examples")
+        parts = [cut(part, groups, len(self.group_names), limit, generator) for part in data.splits(0)]
+        rows = np.sort(np.concatenate(parts))
+        split, among = Split(*(np.searchsorted(rows, part) for part in parts)), data.overlapping
+        return replace(
+            data,
+            inputs=Picked(data.inputs, rows),
+            labels=data.labels[rows],
+            groups=data.groups[rows],
+            splits=lambda seed: split,
+            overlapping=None if among is None else replace(among, members=among.members[rows]),
+            owners=None if data.owners is None else data.owners[rows],
+        )
 
     def _checked(self, data: Data, seed: int) -> Split:
         """The split of a seed, cut to max_examples, with no training group empty."""

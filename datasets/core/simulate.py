@@ -2,8 +2,8 @@
 
 Image = amplitude x mean of its group + half the mean of a random group + smooth noise + white noise, in
 [0, 1]. Amplitude, random group and noises vary by image, so that classes overlap and nothing is learnt
-at once. An image depends on the seed and its row alone: a large twin is generated as it is read and
-never stored.
+at once. An image, and a text of many, depends on the seed and its row alone: a large twin is generated as it is read
+and never stored.
 """
 
 from __future__ import annotations
@@ -106,12 +106,7 @@ def simulated_tokens(
     Words are as rare as their rank, and rarer or more frequent by label, and half as much in a way of a group's own.
     """
     generator = np.random.default_rng(seed)
-    kinds, kind = np.unique(np.stack([labels, groups]), axis=1, return_inverse=True)
-    kind = kind.reshape(-1)
-    shared = generator.standard_normal((int(labels.max()) + 1, WORDS))
-    own = generator.standard_normal((kinds.shape[1], WORDS))
-    shares = np.exp(0.3 * (shared[kinds[0]] + 0.5 * own)) / (1 + np.arange(WORDS))
-    ends = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
+    ends, kind = _words_by_kind(labels, groups, generator)
     numbers = vocabulary - WORDS + generator.permutation(WORDS)
     tokens = np.zeros((len(kind), length), dtype=np.int64)
     for number, of_kind in enumerate(ends):
@@ -123,3 +118,68 @@ def simulated_tokens(
     tokens[np.arange(length) > lengths[:, None]] = 0
     tokens[np.arange(len(kind)), lengths + 1] = END
     return tokens
+
+
+class SimulatedTexts:
+    """The same, made as they are read, of one text in a row or of two: each with 1 word or more, and an end."""
+
+    def __init__(
+        self,
+        labels: NDArray[np.int64],
+        groups: NDArray[np.int64],
+        *,
+        length: int,
+        vocabulary: int,
+        texts: int,
+        seed: int,
+    ) -> None:
+        generator = np.random.default_rng(seed)
+        self._ends, self._kind = _words_by_kind(labels, groups, generator)
+        self._numbers = vocabulary - WORDS + generator.permutation(WORDS)
+        self._length, self._texts, self._seed = length, texts, seed
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self._length,)
+
+    def gather(self, rows: Tensor) -> Tensor:
+        import torch
+
+        return torch.from_numpy(self._tokens(rows.numpy()))
+
+    def _tokens(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        drawn, kind = _drawn(self._seed, rows, self._length + 2), self._kind[rows]
+        words = np.zeros((len(rows), self._length), dtype=np.int64)
+        for number in np.unique(kind):
+            own = kind == number
+            words[own] = np.searchsorted(self._ends[number], drawn[own, 2:])
+        tokens = self._numbers[np.minimum(words, WORDS - 1)]
+        most = self._length - 1 - self._texts  # words, beside the beginning and the ends
+        number = self._texts + (drawn[:, 0] * (most + 1 - self._texts)).astype(np.int64)
+        first = number if self._texts == 1 else 1 + (drawn[:, 1] * (number - 1)).astype(np.int64)
+        last, every = number + self._texts, np.arange(len(rows))
+        tokens[:, 0] = BEGIN
+        tokens[every, first + 1] = tokens[every, last] = END
+        tokens[np.arange(self._length) > last[:, None]] = 0
+        return tokens
+
+
+def _words_by_kind(
+    labels: NDArray[np.int64], groups: NDArray[np.int64], generator: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Of each kind of row, a label in a group, how often each word or one before it comes; and the kind of each row."""
+    kinds, kind = np.unique(np.stack([labels, groups]), axis=1, return_inverse=True)
+    shared = generator.standard_normal((int(labels.max()) + 1, WORDS))
+    own = generator.standard_normal((kinds.shape[1], WORDS))
+    shares = np.exp(0.3 * (shared[kinds[0]] + 0.5 * own)) / (1 + np.arange(WORDS))
+    return np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1), kind.reshape(-1)
+
+
+def _drawn(seed: int, rows: NDArray[np.int64], columns: int) -> NDArray[np.float64]:
+    """Numbers in [0, 1) [row, column] that depend on seed, row and column alone: Steele et al.'s SplitMix64 (2014)."""
+    step, factors = np.uint64(0x9E3779B97F4A7C15), (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+    place = (rows[:, None] * columns + np.arange(1, columns + 1)).astype(np.uint64)
+    state = place * step + np.uint64(np.random.default_rng(seed).integers(1 << 63))
+    for shift, factor in zip((30, 27), factors, strict=True):
+        state = (state ^ (state >> np.uint64(shift))) * factor
+    return ((state ^ (state >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) / (1 << 53)

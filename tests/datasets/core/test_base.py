@@ -22,6 +22,7 @@ from rawls.datasets.core.base import (
     Data,
     Dataset,
     InMemory,
+    Picked,
     Provenance,
     Split,
     addressed,
@@ -46,6 +47,7 @@ OFFICIAL_SPLIT = {
     "celeba_blond",
     "celeba_eyeglasses",
     "celeba_hair",
+    "mnli",
 }  # and ImageClasses
 OFFICIAL_TEST = {"pneumonia", "unbalanced_mnist"}
 
@@ -170,17 +172,27 @@ class TestEveryDataset:
         assert torch.equal(again.inputs.gather(rows), twin.inputs.gather(rows))
 
     def test_a_cut_keeps_the_minority(self, recipe: Path, twin: Data, tmp_path: Path) -> None:
+        """Where all seeds have one split they share the cut too, and nothing else is left of the data."""
         limit = max(500, 20 * len(specify(recipe).group_names))
         small = specify(recipe, provenance="simulated", max_examples=limit).load(tmp_path)
+        numbers_of = small.inputs.rows if isinstance(small.inputs, Picked) else np.arange(len(twin.labels))
+        assert isinstance(small.inputs, Picked) == twin.one_split
+        assert len(small.labels) == len(small.groups) == len(numbers_of)
         for part, whole in zip(small.splits(2), twin.splits(2), strict=True):
             assert len(part) == min(limit, len(whole))
-            assert set(part) <= set(whole)
+            rows = numbers_of[part]
+            assert set(rows) <= set(whole)
+            assert torch.equal(small.labels[torch.from_numpy(part)], twin.labels[torch.from_numpy(rows)])
             floors = [min(SMALLEST_CUT, size) for size in sizes(twin, whole)]
             assert all(size >= floor for size, floor in zip(sizes(small, part), floors, strict=True))
         first, again, other = (small.splits(seed).train for seed in (2, 2, 3))
         assert np.array_equal(first, again)
         assert sizes(small, first) == sizes(small, other)
-        assert not np.array_equal(first, other)
+        assert np.array_equal(first, other) == twin.one_split
+        if twin.one_split:
+            assert len(small.labels) == sum(map(len, small.splits(2)))
+            some = torch.arange(0, len(small.labels), 37)
+            assert torch.equal(small.inputs.gather(some), twin.inputs.gather(torch.from_numpy(numbers_of)[some]))
 
     def test_halves_are_of_one_split_and_equally_large(self, recipe: Path, twin: Data, tmp_path: Path) -> None:
         """Whatever the seed, half of each label in each group; of two seeds, about half agree (n rows, seeds 4 and 5).
