@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rawls.datasets import mnli
-from rawls.datasets.core.base import Picked
+from rawls.datasets.core.picked import Picked
 from rawls.datasets.core.texts import Texts
 from rawls.datasets.core.word_pieces import VOCABULARY, WordPieces
 from rawls.datasets.mnli import SUBSET, TEST_COUNTS, TRAIN_COUNTS, VALID_COUNTS, Mnli, has_negation

@@ -22,7 +22,6 @@ from rawls.datasets.core.base import (
     Data,
     Dataset,
     InMemory,
-    Picked,
     Provenance,
     Split,
     addressed,
@@ -35,6 +34,7 @@ from rawls.datasets.core.base import (
     shares_of_parts,
 )
 from rawls.datasets.core.image_classes import ImageClasses
+from rawls.datasets.core.picked import Picked
 from tests.datasets.own.made import OWN
 from tests.tree import ROOT
 
