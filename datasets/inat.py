@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import numpy as np
-import torch
 from annotated_types import Ge, Le
 
 from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, addressed
@@ -97,6 +96,8 @@ class Inat(Dataset):
         return self._data(SimulatedImages(means, kinds, seed=1), kinds, "simulated", {})
 
     def _data(self, inputs: Inputs, kinds: Rows, provenance: Provenance, files: Mapping[str, str]) -> Data:
+        import torch  # here, as wherever tensors are made: data are specified without it
+
         return Data(
             inputs=inputs,
             labels=torch.from_numpy(kinds),

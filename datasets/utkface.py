@@ -21,7 +21,6 @@ from typing import Annotated, ClassVar
 from zipfile import ZipFile
 
 import numpy as np
-import torch
 from annotated_types import Ge, Le
 
 from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, addressed, group_sizes
@@ -105,6 +104,8 @@ class UtkFace(Dataset):
         return self._data(SimulatedImages(means, groups, seed=1), groups, "simulated", {})
 
     def _data(self, inputs: Inputs, groups: Rows, provenance: Provenance, files: Mapping[str, str]) -> Data:
+        import torch  # here, as wherever tensors are made: data are specified without it
+
         return Data(
             inputs=inputs,
             labels=torch.from_numpy(groups % len(GENDERS)),

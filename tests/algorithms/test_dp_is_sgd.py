@@ -13,6 +13,8 @@ from rawls.algorithms.core.method import Task
 from rawls.algorithms.dp_is_sgd import DpIsSgd
 from rawls.algorithms.dpsgd import DpSgd
 from rawls.analysis.read.papers_numbers import agreement, reported
+from rawls.runners.config.compose import compose, resolve
+from rawls.runners.training.setup import prepare_run
 
 # CelebA's training groups, and the rate of its code: 10,000 steps an epoch.
 CELEBA = Task(
@@ -83,3 +85,26 @@ def test_the_rule_is_refused_for_rows_that_no_coin_draws() -> None:
     plan = planned(DpSgd(), 5.0, replace(CELEBA, given_rate=None))
     with pytest.raises(ValueError, match=r"drawn by uniform_without_replacement: choose Poisson sampling"):
         plan.claiming_gdp()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "epochs", "steps", "batch"),
+    [("celeba_hair", 30, 300_000, 16), ("utkface", 100, 100_000, 17), ("inat", 20, 200_000, 55)],
+)
+def test_recipes_of_private_methods_have_the_printed_epsilons(
+    dataset: str, epochs: int, steps: int, batch: int
+) -> None:
+    """At paper scale, by the datasets' own group sizes and nothing else said."""
+    printed = reported("wysiwyg", "calibration").set_index(["method", "column"])["printed"]
+    rows = [(method, *column.split("/")[:2], said) for (method, column), said in printed.items()]
+    rows = [(method, noise, said) for method, of, noise, said in rows if of == dataset]
+    assert len(rows) >= 8
+    for method, noise, said in rows:
+        asked = {"dataset": dataset, "scale": "paper", "schedule.epochs": epochs, "privacy.noise_multiplier": noise}
+        asked |= {"algorithm": {"DP-SGD": "dpsgd", "DP-IS-SGD": "dp_is_sgd"}[method], "privacy": "none"}
+        asked |= {"privacy.claim": "gdp_clt", "schedule.plan_only": "true"}
+        prepared = prepare_run(resolve(compose([f"{key}={value}" for key, value in asked.items()])))
+        assert (prepared.task.steps, prepared.task.batch_size) == (steps, batch)
+        assert prepared.plan is not None and prepared.plan.claim is not None
+        epsilon = prepared.plan.claim.epsilon
+        assert epsilon is not None and agreement(epsilon, said) == "equal", (method, noise)
