@@ -29,6 +29,8 @@ METRICS = {
     "avg": "AVG",
     "total": "Total",
     "disparity": "Disparity",
+    "train_wga": "training WGA",
+    "test_wga": "test WGA",
     "worst": "Worst group",
     "pi": "π",
     "pi_of_means": "π (of means)",

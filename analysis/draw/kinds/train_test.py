@@ -7,31 +7,37 @@ mean of a function in [0, 1], such as a group's errors. WGA, a minimum of such m
 over bins of confidence that two such bounds hold for, are set beside it too. figure.csv holds the points drawn.
 
 Options of `draw`, besides those of every kind:
-    against   methods (default), or epsilon: one curve for all private methods, against what is claimed and what is
-              proven; those without privacy are dashed lines
+    against   methods (default), or epsilon: a row of panels for each private method, in which a point is a budget, and
+              methods without privacy are dashed lines. What has more than 10,000 is in the table alone
+    axes      of `against: epsilon`, which ε the WGA stands against: default [claimed, proven]
     gaps      default none; of wga, group (the group whose mean gap is largest), calibration, corruption (WGA under
-              noise on the inputs)
+              noise on the inputs); against the proven ε
     early     true: each method without privacy stands once more, stopped at its best validation WGA
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from rawls.analysis.compare.against_paper import Measured, compare
 from rawls.analysis.draw.budget_texts import between, claim_text, is_open, rules_told
 from rawls.analysis.draw.drawing import Drawing
-from rawls.analysis.draw.figures import MOST_PER_ROW, Panel, Sheet
+from rawls.analysis.draw.figures import Panel, Sheet
 from rawls.analysis.draw.gap_scores import RUNNING, gap_scores, group_gaps
 from rawls.analysis.draw.kinds.curves import NOTHING, drawing, of_one_dataset, plain_table
-from rawls.analysis.draw.tables import spread_text
+from rawls.analysis.draw.stamps import reasons
+from rawls.analysis.draw.tables import Table, spread_text
 from rawls.analysis.draw.titles import DASH
 from rawls.analysis.metrics.generalisation import bound
 from rawls.analysis.metrics.statistics import Spread, spread
 from rawls.analysis.read.load import Store
-from rawls.analysis.read.manifest import Manifest
+from rawls.analysis.read.manifest import Manifest, coordinate
+from rawls.analysis.read.papers_numbers import reported
 
 EARLY = "{}, stopped early"
 SERIES = {"train_wga": "Training", RUNNING: "Training, as reported", "test_wga": "Test"}
@@ -43,6 +49,7 @@ GAPS = {
     "calibration": ("Calibration error", 2),
     "corruption": ("WGA under noise", 1),
 }
+MOST = 10_000.0
 AXES = {"claimed": "claim_epsilon", "proven": "epsilon_max"}
 
 
@@ -76,35 +83,38 @@ class _Point:
     def bound(self, times: int) -> float:
         """In percent; NaN without privacy."""
         if not self.private or self.rows.empty:
-            return float("nan")
+            return math.nan
         worst = self.rows.loc[self.rows["epsilon_max"].astype(float).idxmax()]
         return 100 * min(1.0, times * bound(worst["epsilon_max"], worst["delta"], str(worst["neighbouring"])))
 
 
 def train_test_figure(manifest: Manifest, store: Store) -> Drawing:
     runs = of_one_dataset(manifest, store)
-    against, gaps = str(manifest.draw.get("against", "methods")), _gaps(manifest)
+    against, gaps, axes = str(manifest.draw.get("against", "methods")), _gaps(manifest), _axes(manifest)
     if against not in ("methods", "epsilon"):
         raise ValueError(f"draw.against is {against!r}, which is neither methods nor epsilon")
     found = _points(manifest, store, runs, by_budget=against == "epsilon")
-    panels = _against_epsilon(found, gaps, runs) if against == "epsilon" else _side_by_side(found, gaps)
+    panels = _against_epsilon(found, axes, gaps, runs) if against == "epsilon" else _side_by_side(found, gaps)
+    across = len(axes) + len(gaps) if against == "epsilon" else min(2, 1 + len(gaps))  # names of methods take room
     data = pd.concat([panel.data for panel in panels], ignore_index=True)
-    sheet = Sheet(
-        panels=panels, methods=[*SERIES.values(), GAP, BOUND], across=min(len(panels), _across(against, gaps))
-    )
-    return drawing(manifest, runs, data, _summary(runs, found, gaps), sheet)
-
-
-def _across(against: str, gaps: Sequence[str]) -> int:
-    """Names of methods take room."""
-    return MOST_PER_ROW if against == "epsilon" else 1 if not gaps else 2
+    sheet = Sheet(panels=panels, methods=[*SERIES.values(), GAP, BOUND], across=across)
+    beside = _beside_the_papers(manifest, runs, found)
+    return drawing(manifest, runs, data, _summary(runs, found, gaps), sheet, comparison=beside)
 
 
 def _gaps(manifest: Manifest) -> list[str]:
-    asked = list(manifest.draw.get("gaps", []))
+    return _known(manifest, "gaps", [], GAPS)
+
+
+def _axes(manifest: Manifest) -> list[str]:
+    return _known(manifest, "axes", list(AXES), AXES)
+
+
+def _known(manifest: Manifest, option: str, default: list[str], known: Iterable[str]) -> list[str]:
+    asked = list(manifest.draw.get(option, default))
     for name in asked:
-        if name not in GAPS:
-            raise ValueError(f"draw.gaps has {name!r}, which is none of {', '.join(GAPS)}")
+        if name not in known:
+            raise ValueError(f"draw.{option} has {name!r}, which is none of {', '.join(known)}")
     return asked
 
 
@@ -146,26 +156,34 @@ def _side_by_side(found: Sequence[_Point], gaps: Sequence[str]) -> list[Panel]:
     return [_or_nothing(panel) for panel in panels]
 
 
-def _against_epsilon(found: Sequence[_Point], gaps: Sequence[str], runs: pd.DataFrame) -> list[Panel]:
-    private = [point for point in found if point.private]
+def _against_epsilon(
+    found: Sequence[_Point], axes: Sequence[str], gaps: Sequence[str], runs: pd.DataFrame
+) -> list[Panel]:
     rules = ", ".join(runs["claim_rule"].dropna().unique())
-    panels: list[Panel] = []
-    for axis, label in (("claimed", f"ε claimed by {rules}: no bound"), ("proven", "ε proven")):
-        data = _series(private, lambda point, axis=axis: _epsilon(point, axis))
-        panels.append(
-            Panel(
-                data=data, xlabel=label, ylabel="" if panels else "WGA", percent=True, from_zero=True, bars=True,
-                log_x=len(data) > 0, round_ticks=True, limits=_without(found, data),
-            )
-        )  # fmt: skip
-    for gap in gaps:
-        data = _of_gap(private, gap, lambda point: _epsilon(point, "proven"))
-        panels.append(
-            Panel(
-                data=data, title=f"Gap: {GAPS[gap][0]}", xlabel="ε proven", percent=True, bars=True,
-                log_x=len(data) > 0, round_ticks=True,
-            )
-        )  # fmt: skip
+    labels = {"claimed": f"ε claimed by {rules}: no bound", "proven": "ε proven"}
+    lines = [point.name for point in found if not point.private]
+    methods = list(dict.fromkeys(point.method for point in found if point.private))
+    panels = []
+    for method in methods:
+        own = [point for point in found if point.private and point.method == method]
+        title = f"{method} " if len(methods) > 1 else ""
+        for axis in axes:
+            data = _series(own, partial(_epsilon, axis=axis))
+            panels.append(
+                Panel(
+                    data=data, title=f"{title}(dashed: {', '.join(lines)})" if lines else title.strip(), xlabel=labels[axis],
+                    ylabel="WGA" if axis == axes[0] else "", percent=True, from_zero=True, bars=True,
+                    log_x=len(data) > 0, round_ticks=True, limits=_without(found, data),
+                )
+            )  # fmt: skip
+        for gap in gaps:
+            data = _of_gap(own, gap, partial(_epsilon, axis="proven"))
+            panels.append(
+                Panel(
+                    data=data, title=f"{title}gap: {GAPS[gap][0]}", xlabel=labels["proven"], percent=True, bars=True,
+                    log_x=len(data) > 0, round_ticks=True,
+                )
+            )  # fmt: skip
     return [_or_nothing(panel) for panel in panels]
 
 
@@ -174,10 +192,12 @@ def _or_nothing(panel: Panel) -> Panel:
 
 
 def _epsilon(point: _Point, axis: str) -> float:
-    return float(point.rows[AXES[axis]].astype(float).mean()) if len(point.rows) else float("nan")
+    """NaN where the figure has no place for it."""
+    at = float(point.rows[AXES[axis]].astype(float).mean()) if len(point.rows) else math.nan
+    return at if at <= MOST else math.nan
 
 
-def _series(found: Sequence[_Point], place: Any) -> pd.DataFrame:
+def _series(found: Sequence[_Point], place: Callable[[_Point], float]) -> pd.DataFrame:
     """The WGA of each series, at the place of each point."""
     rows = [
         _row(title, place(point), point.of(column), point, "wga") for column, title in SERIES.items() for point in found
@@ -185,11 +205,11 @@ def _series(found: Sequence[_Point], place: Any) -> pd.DataFrame:
     return _frame(rows)
 
 
-def _of_gap(found: Sequence[_Point], gap: str, place: Any) -> pd.DataFrame:
+def _of_gap(found: Sequence[_Point], gap: str, place: Callable[[_Point], float]) -> pd.DataFrame:
     rows = [_row(GAP, place(point), point.gap(gap), point, f"gap/{gap}") for point in found]
     for point in found:
         most = point.bound(GAPS[gap][1])
-        rows.append(_row(BOUND, place(point), Spread(mean=most, std=float("nan"), n=point.needed), point, f"gap/{gap}"))
+        rows.append(_row(BOUND, place(point), Spread(mean=most, std=math.nan, n=point.needed), point, f"gap/{gap}"))
     return _frame(rows)
 
 
@@ -218,7 +238,26 @@ def _without(found: Sequence[_Point], data: pd.DataFrame) -> pd.DataFrame | None
     return pd.DataFrame(rows).dropna() if rows and len(data) else None
 
 
-def _summary(runs: pd.DataFrame, found: Sequence[_Point], gaps: Sequence[str]) -> Any:
+def _beside_the_papers(manifest: Manifest, runs: pd.DataFrame, found: Sequence[_Point]) -> pd.DataFrame:
+    """Ours beside what a paper prints: its training accuracy is the running one."""
+    noises = pd.to_numeric(coordinate(runs, "noise_multiplier"))
+    cells = []
+    for point in found:
+        own = runs[runs["run_id"].isin(point.rows["run_id"])]
+        noise = noises[own.index].dropna().unique()
+        for part, column in (("train", RUNNING), ("test", "test_wga")):
+            dataset = runs["dataset"].iloc[0]
+            for where in (dataset, *(f"{dataset}/{value:g}" for value in noise)):
+                cells.append(
+                    Measured(
+                        method=point.name, column=f"{where}/{part}_wga", spread=point.of(column), needed=point.needed,
+                        reasons=tuple(reasons(own)),
+                    )
+                )  # fmt: skip
+    return compare(cells, reported(manifest.paper, manifest.table))
+
+
+def _summary(runs: pd.DataFrame, found: Sequence[_Point], gaps: Sequence[str]) -> Table:
     body = []
     for point in found:
         rows = point.rows

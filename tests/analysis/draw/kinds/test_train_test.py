@@ -123,6 +123,33 @@ def test_against_epsilon_a_point_is_a_budget_and_methods_without_privacy_are_lin
     assert all(panel.log_x for panel in sheets[0].panels)
 
 
+def test_each_private_method_has_its_row_and_what_is_far_out_is_in_the_table_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts: list[Any] = []
+    monkeypatch.setattr("rawls.analysis.draw.kinds.train_test.drawing", lambda *given, **more: parts.append(given))
+    runs = [run_of(tmp_path, "dpsgd", 0, PRIVATE, epsilon=4.13), run_of(tmp_path, "dpsgd", 0, PRIVATE, epsilon=5e4)]
+    runs += [run_of(tmp_path, "dp_is_sgd", 0, PRIVATE, epsilon=4.19)]
+    drawn(tmp_path, runs, against="epsilon", axes=["proven"], gaps=["group"])
+    table, sheet = parts[0][3:5]
+    assert [panel.title for panel in sheet.panels] == [
+        "DP-SGD", "DP-SGD gap: Accuracy of a group", "dp_is_sgd", "dp_is_sgd gap: Accuracy of a group",
+    ]  # fmt: skip
+    assert sheet.across == 2 and sheet.panels[0].data["x"].unique().tolist() == [4.13]
+    assert [row[2].text for row in table.rows] == ["4.13", "5e+04", "4.19"]
+
+
+def test_the_papers_training_accuracy_is_held_against_the_running_one(tmp_path: Path) -> None:
+    runs = [run_of(tmp_path, "sgd", seed, SGD) for seed in range(2)]
+    for run in runs:
+        run["dataset"] = "celeba_hair"
+    beside = drawn(tmp_path, runs).tables[1]
+    assert [[cell.text for cell in row[:4]] for row in beside.rows] == [
+        ["SGD", "CelebA (hair) training WGA", "99.4", "95.0 ± 0.0 (n=2)"],
+        ["SGD", "CelebA (hair) test WGA", "41.7", "40.0 ± 0.0 (n=2)"],
+    ]
+
+
 def test_runs_that_did_not_measure_draw_nothing(tmp_path: Path) -> None:
     run = run_id("bare")
     write_run(tmp_path, run, algorithm="sgd", plan=None, history=[])
@@ -131,7 +158,11 @@ def test_runs_that_did_not_measure_draw_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
-    [({"against": "noise"}, "draw.against is 'noise'"), ({"gaps": ["loss"]}, "draw.gaps has 'loss'")],
+    [
+        ({"against": "noise"}, "draw.against is 'noise'"),
+        ({"gaps": ["loss"]}, "draw.gaps has 'loss', which is none of wga, group, calibration, corruption"),
+        ({"axes": ["target"]}, "draw.axes has 'target', which is none of claimed, proven"),
+    ],
 )
 def test_options_that_are_none_are_refused(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
