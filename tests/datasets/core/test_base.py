@@ -47,6 +47,7 @@ OFFICIAL_SPLIT = {
     "celeba_blond",
     "celeba_eyeglasses",
     "celeba_hair",
+    "civilcomments",
     "mnli",
 }  # and ImageClasses
 OFFICIAL_TEST = {"pneumonia", "unbalanced_mnist"}
