@@ -157,7 +157,7 @@ class CivilComments(Dataset):
         return self._of_comments(
             texts,
             (toxicity >= 0.5).to_numpy(),
-            mentions.any(1),
+            mentions.sum(1) > 0,
             mentions,
             Split(*(np.flatnonzero(comments["split"] == part) for part in ("train", "dev", "test"))),
             root,
