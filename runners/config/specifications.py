@@ -133,7 +133,8 @@ def _sentence(error: ValidationError, value: Any, hint: Any, key: str) -> str:
         elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             value, shown, inside = value[part], f"{shown}[{part}]", True
     if inside:
-        allowed = first["msg"].removeprefix("Input should be ")
+        lacks = first["type"] == "missing"  # a list that is shorter than its tuple
+        allowed = "a longer list" if lacks else first["msg"].removeprefix("Input should be ")
     elif first["type"] in _OUT_OF_RANGE and (range_ := _range(hint)):
         allowed = range_
     else:

@@ -308,7 +308,7 @@ def _variant(axes: Axes, runs: Iterable[ComposedRun]) -> str:
         f"{key.rpartition('.')[2]}={value}"
         for key, value in sorted(parts.items())
         if key not in ("dataset", "scale", "experiment")
-        and (_identifies(key) or key in ("seed", "experiment.seeds") or _is_of_drawing(key))
+        and (_identifies(key) or key in ("seed", "experiment.seeds", "dataset.path") or _is_of_drawing(key))
     ]
     name = "-".join(re.sub(r"[^\w.+=-]", "_", part) for part in [dataset, scale, *others] if part)
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 9]}-{zlib.crc32(name.encode()):08x}"

@@ -190,7 +190,7 @@ def test_a_value_that_only_test_rows_have_is_said(path: Path) -> None:
         ({}, {"bounds": {"paid": (0, 1)}}, "dataset.bounds names 'paid', which is no number among the inputs: leave"),
         ({}, {"bounds": {"age": (1, 1)}}, "dataset.bounds={age:[1,1]} must be a lower and a higher number"),
         ({}, {"thresholds": {"age": (1,)}}, "dataset.thresholds names 'age', which is no column of the label or the"),
-        ({}, {"label": "height"}, "dataset.label=height holds numbers to be predicted"),
+        ({}, {"label": "height"}, "dataset.label=height holds 162 different numbers, and what is"),
         ({}, {"group": "age"}, "dataset.group=age holds 61 different numbers, and a group has a name: cut them by"),
         ({"paid": ["well"] * 240}, {}, "dataset.label=paid is 'well' in every row, so there is nothing to learn"),
         ({"sex": ["f"] * 240}, {}, "dataset.group=sex makes one group of all rows, 'f', so there is nothing to"),

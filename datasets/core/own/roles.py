@@ -16,7 +16,7 @@ from rawls.datasets.core.own.columns import Column, counted
 MISSING_GROUP = "(missing)"
 MOST_CLASSES = 100
 MOST_GROUPS = 256
-MOST_NUMBERS = 20  # whole ones that name groups; more are a quantity
+MOST_NUMBERS = 20  # whole ones that are names; more are a quantity
 # What a part may be called, in small letters.
 PARTS = {
     "train": ("train", "training"),
@@ -47,12 +47,12 @@ def classes(column: Column, thresholds: Thresholds, as_category: Sequence[str]) 
         ValueError: there are none to be told apart, or too many.
     """
     key = f"dataset.label={column.name}"
-    ways = f"make classes of them by dataset.thresholds={{{column.name}:[NUMBER,…]}}, or name another column"
     found = _named(column, thresholds, as_category, most=MOST_CLASSES)
     if found is None:
         if column.kind == "number":
             raise ValueError(
-                f"{key} holds numbers to be predicted, and what is trained here tells classes apart: {ways}"
+                f"{key} holds {column.how_many} different numbers, and what is trained here tells classes apart: "
+                f"{_ways_of_numbers(column)}"
             )
         raise ValueError(
             f"{key} has {column.how_many} different texts, and classes are at most {MOST_CLASSES}: name another column"
@@ -72,7 +72,7 @@ def groups(columns: Sequence[Column], thresholds: Thresholds, as_category: Seque
     """
     parts = []
     for column in columns:
-        part = _named(column, thresholds, as_category, most=MOST_GROUPS, most_numbers=MOST_NUMBERS)
+        part = _named(column, thresholds, as_category, most=MOST_GROUPS)
         if part is None:
             raise ValueError(_no_groups(column))
         missing = part.codes < 0
@@ -134,25 +134,25 @@ def stated_parts(column: Column) -> Rows:
     return part[column.codes]
 
 
-def _named(
-    column: Column, thresholds: Thresholds, as_category: Sequence[str], *, most: int, most_numbers: int | None = None
-) -> Named | None:
+def _named(column: Column, thresholds: Thresholds, as_category: Sequence[str], *, most: int) -> Named | None:
     """What a column calls its rows; None if it holds quantities, or too many names."""
     if (cuts := thresholds.get(column.name)) is not None:
         return _cut(column, cuts)
     if column.kind == "number" and column.name not in as_category:
-        return _whole(column, most if most_numbers is None else most_numbers)
+        return _whole(column)
     if column.codes is None or len(column.values) > most:
         return None
     names, codes = _in_order(column.values, column.codes)
+    if column.kind == "number":
+        names = tuple(f"{column.name}={name}" for name in names)
     return Named(codes=codes, names=names)
 
 
-def _whole(column: Column, most: int) -> Named | None:
+def _whole(column: Column) -> Named | None:
     assert column.numbers is not None
     missing = np.isnan(column.numbers)
     known, codes = np.unique(column.numbers[~missing], return_inverse=True)
-    if (known % 1).any() or len(known) > most:
+    if (known % 1).any() or len(known) > MOST_NUMBERS:
         return None
     of_rows = np.full(len(missing), -1, dtype=np.int64)
     of_rows[~missing] = codes
@@ -197,12 +197,15 @@ def _all_there(column: Column, key: str, needs: str) -> None:
 def _no_groups(column: Column) -> str:
     key = f"dataset.group={column.name}"
     if column.kind == "number":
-        return (
-            f"{key} holds {column.how_many} different numbers, and a group has a name: cut them by "
-            f"dataset.thresholds={{{column.name}:[NUMBER,…]}}, or, if they are codes, set "
-            f"dataset.as_category=[{column.name}]"
-        )
+        return f"{key} holds {column.how_many} different numbers, and a group has a name: {_ways_of_numbers(column)}"
     return f"{key} has {column.how_many} different texts, and groups are at most {MOST_GROUPS}: name another column"
+
+
+def _ways_of_numbers(column: Column) -> str:
+    return (
+        f"cut them by dataset.thresholds={{{column.name}:[NUMBER,…]}}, or, if they are codes, set "
+        f"dataset.as_category=[{column.name}]"
+    )
 
 
 def _text_cell(column: Column) -> str:

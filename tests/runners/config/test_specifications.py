@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from omegaconf import MISSING
 
 from rawls.accounting.fields import Count, NotNegative, Positive, Share
 from rawls.runners.config.errors import ConfigError
@@ -33,6 +34,7 @@ class Thing(Base):
     pair: tuple[str, float] = ("a", 1.0)
     colour: Colour = Colour.red
     weights: dict[str, float] | None = None
+    ranges: dict[str, tuple[float, float]] | None = None
     folder: Path = Path("here")
     on: bool = False
 
@@ -110,6 +112,8 @@ def test_a_node_names_every_field_and_builds_the_same_again(**values: Any) -> No
         ({"rate": 1, "pair": ["b"]}, "thing.pair=['b'] must be a list of 2"),
         ({"rate": 1, "colour": "blue"}, "thing.colour=blue must be one of red, green"),
         ({"rate": 1, "weights": {"x": "y"}}, "thing.weights.x=y must be a valid number"),
+        ({"rate": 1, "ranges": {"x": [1]}}, "thing.ranges.x=[1] must be a longer list"),
+        ({"rate": MISSING}, "thing.rate has no value: set thing.rate=VALUE"),
         ({"rate": 1, "count": -1}, "thing.count=-1 must not be negative"),
     ],
 )

@@ -14,6 +14,7 @@ from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.specifications import name_of
 from rawls.runners.sweeps import experiments
 from rawls.runners.sweeps.experiments import SweepPlan, manifest_of, plan, write_manifest
+from tests.datasets.own.made import persons, write
 
 METHODS = ["ASC", "DPSGD", "aZB", "aZB-prop", "aZB-weak"]
 
@@ -298,7 +299,10 @@ def test_planning_gives_what_a_plain_composition_gives() -> None:
             assert run.run_id == run_id(plain)
 
 
-def test_the_variant_names_what_was_changed() -> None:
+def test_the_variant_names_what_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = write(Path("persons.csv"), persons())
+
     def variant(*arguments: str) -> str:
         return plan(["experiment=asc/fig2", *arguments]).variant
 
@@ -306,6 +310,9 @@ def test_the_variant_names_what_was_changed() -> None:
     assert variant("results.root=x", "device=cpu", "tracking=off") == "laptop"
     assert variant("scale=smoke", "dataset=digits", "privacy=eps8") == "digits-smoke-privacy=eps8"
     assert variant("optimizer.lr=1,2", "experiment.seeds=1") == "laptop-seeds=1-lr=1+2"
+    assert variant("dataset=table", f"dataset.path={table}", "dataset.label=paid", "dataset.group=sex") == (
+        f"table-laptop-group=sex-label=paid-path={str(table).replace('/', '_')}"
+    ), "two files of one's own are two drawings"
     assert variant("+experiment.draw.epoch=best_valid_wga") == "laptop-epoch=best_valid_wga"
     long = [f"data.root={'x' * 200}", "privacy.epsilon=" + ",".join(f"{i / 7:.9f}" for i in range(1, 14))]
     assert len(variant(*long, "algorithm=asc", "seed=0")) == experiments.MAX_NAME
