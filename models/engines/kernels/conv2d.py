@@ -1,6 +1,6 @@
 """Gradients of a convolution for each sample of a chunk, by whichever of three ways is fastest for it; or their norms.
 
-Our kernel (conv2d_kernel.c) for three columns and stride 1 in single precision on a CPU; else a matrix product where
+Our kernel (conv2d_kernel.c) for filters of 1, 3 or 7 columns in single precision on a CPU; else a matrix product where
 few values meet a filter, and one grouped convolution where many do. Norms alone follow from far less where there are
 many weights and few positions.
 """
@@ -22,6 +22,7 @@ from rawls.models.engines.kernels import compiled
 from rawls.models.engines.kernels.matmul import add_product
 
 _SOURCE = Path(__file__).with_name("conv2d_kernel.c")
+_KERNEL_COLUMNS = (1, 3, 7)  # of a filter
 _FEW_INPUTS = 64  # values that meet a filter, up to which the matrix product is faster
 MANY_WEIGHTS = 1 << 15  # the gradients of samples of fewer are small, and serve norms and sum
 POSITIONS_COST = 64  # what a pair of positions takes, in weights
@@ -171,6 +172,10 @@ class _Shape(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("samples", "in_channels", "out_channels", "kernel_rows")),
         *((name, ctypes.c_int64) for name in ("rows", "columns", "out_rows", "out_columns")),
         *((name, ctypes.c_int64) for name in ("padding_rows", "padding_columns")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("kernel_columns", "step_rows", "step_columns", "gap_rows", "gap_columns")
+        ),
         *((name, ctypes.c_int64 * 4) for name in ("a", "g")),
     )
 
@@ -189,24 +194,25 @@ def kernel() -> ctypes.CDLL | None:
 
 
 def _agrees_with_torch(library: ctypes.CDLL) -> bool:
-    """Whether it is right on a small example: a norm that some compiler got wrong would spend privacy unseen."""
-    plain: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever torch's defaults are meanwhile
-    with torch.random.fork_rng(devices=[]):
-        layer = nn.Conv2d(3, 18, 3, padding=1, **plain)  # whole vectors of channels, and a rest
-    a, g = (torch.arange(2 * n * 4 * 19, **plain).mul_(0.37).sin_().view(2, n, 4, 19) for n in (3, 18))
-    expected = _by_groups(layer, a, g)
-    for layout in (torch.contiguous_format, torch.channels_last):
-        found = _by_kernel(library, layer, a, g.contiguous(memory_format=layout))
-        ours = torch.stack([found.in_order(one).flatten() for one in found.weight])
+    """Whether it is right on small examples: a norm that some compiler got wrong would spend privacy unseen."""
+    for columns, step in product(_KERNEL_COLUMNS, (1, 2)):
+        plain: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever torch's defaults are meanwhile
+        with torch.random.fork_rng(devices=[]):  # whole vectors of channels, and a rest
+            layer = nn.Conv2d(3, 18, (3, columns), stride=step, padding=(1, columns // 2), **plain)
+        waves = (torch.arange(2 * n * 4 * 19, **plain).mul_(0.37).sin_().view(2, n, 4, 19) for n in (3, 18))
+        a, g = (values[:, :, ::every, ::every] for values, every in zip(waves, (1, step), strict=True))
+        expected = _by_groups(layer, a, g)
         squares = expected.square().sum(1) + g.sum((2, 3)).square().sum(1)
-        if not (torch.allclose(ours, expected, atol=1e-3) and torch.allclose(found.squares, squares, rtol=1e-4)):
-            return False
+        for layout in (torch.contiguous_format, torch.channels_last):
+            found = _by_kernel(library, layer, a, g.contiguous(memory_format=layout))
+            ours = torch.stack([found.in_order(one).flatten() for one in found.weight])
+            if not (torch.allclose(ours, expected, atol=1e-3) and torch.allclose(found.squares, squares, rtol=1e-4)):
+                return False
     return True
 
 
 def _kernel_takes(layer: nn.Conv2d, a: Tensor) -> bool:
-    plain = layer.kernel_size[1] == 3 and layer.stride == (1, 1) and layer.dilation == (1, 1) and _padding(layer)[1] < 3
-    return plain and a.is_cpu and a.dtype is torch.float32
+    return layer.kernel_size[1] in _KERNEL_COLUMNS and a.is_cpu and a.dtype is torch.float32
 
 
 def _by_kernel(kernel: ctypes.CDLL, layer: nn.Conv2d, a: Tensor, g: Tensor) -> Gradients:
@@ -217,6 +223,7 @@ def _by_kernel(kernel: ctypes.CDLL, layer: nn.Conv2d, a: Tensor, g: Tensor) -> G
         *(samples, channels, out_channels, kernel_rows),
         *(rows, columns, out_rows, out_columns),
         *_padding(layer),
+        *(kernel_columns, *layer.stride, *layer.dilation),
         a.stride(),
         g.stride(),
     )

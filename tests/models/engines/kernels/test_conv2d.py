@@ -61,21 +61,45 @@ def assert_right(layer: nn.Conv2d, a: Tensor, g: Tensor) -> None:
     torch.testing.assert_close(total, together, rtol=1e-3, atol=1e-5 * size * len(a))
 
 
+PLAIN = {"columns": 3, "step": (1, 1), "gap": (1, 1)}
+FIRST, LAST = ("channels first",) * 2, ("channels last",) * 2
+
+
 @settings(deadline=None, max_examples=60)
+@example(samples=2, channels=(1, 32), image=(28, 28), rows=3, padding=(0, 0), bias=True, layouts=FIRST, **PLAIN)
+@example(samples=2, channels=(32, 16), image=(26, 26), rows=3, padding=(0, 0), bias=True, layouts=FIRST, **PLAIN)
 @example(
-    samples=2, channels=(1, 32), image=(28, 28), rows=3, padding=(0, 0), bias=True, layouts=("channels first",) * 2
+    samples=2,
+    channels=(3, 32),
+    image=(32, 32),
+    rows=3,
+    padding=(1, 1),
+    bias=True,
+    layouts=("channels last",) * 2,
+    **PLAIN,
 )
+@example(samples=1, channels=(5, 1), image=(1, 1), rows=1, padding=(0, 1), bias=False, layouts=FIRST, **PLAIN)
 @example(
-    samples=2, channels=(32, 16), image=(26, 26), rows=3, padding=(0, 0), bias=True, layouts=("channels first",) * 2
+    samples=2,
+    channels=(3, 64),
+    image=(64, 64),
+    rows=7,
+    columns=7,
+    step=(2, 2),
+    gap=(1, 1),
+    padding=(3, 3),
+    bias=False,
+    layouts=FIRST,
 )
-@example(samples=2, channels=(3, 32), image=(32, 32), rows=3, padding=(1, 1), bias=True, layouts=("channels last",) * 2)
-@example(samples=1, channels=(5, 1), image=(1, 1), rows=1, padding=(0, 1), bias=False, layouts=("channels first",) * 2)
 @given(
     samples=st.integers(1, 4),
     channels=st.tuples(st.integers(1, 12), st.integers(1, 40)),
     image=st.tuples(st.integers(1, 20), st.integers(1, 40)),
     rows=st.integers(1, 5),
-    padding=st.tuples(st.integers(0, 2), st.integers(0, 2)),
+    columns=st.sampled_from(conv2d._KERNEL_COLUMNS),
+    step=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    gap=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    padding=st.tuples(st.integers(0, 4), st.integers(0, 4)),
     bias=st.booleans(),
     layouts=st.tuples(st.sampled_from(sorted(LAYOUTS)), st.sampled_from(sorted(LAYOUTS))),
 )
@@ -84,14 +108,20 @@ def test_the_kernel_is_right_for_every_shape_and_layout(
     channels: tuple[int, int],
     image: tuple[int, int],
     rows: int,
+    columns: int,
+    step: tuple[int, int],
+    gap: tuple[int, int],
     padding: tuple[int, int],
     bias: bool,
     layouts: tuple[str, str],
 ) -> None:
-    image = (max(image[0], rows - 2 * padding[0]), max(image[1], 3 - 2 * padding[1]))
-    layer = nn.Conv2d(*channels, (rows, 3), padding=padding, bias=bias)
+    filled = (
+        max(side, space * (size - 1) + 1 - 2 * around)
+        for side, space, size, around in zip(image, gap, (rows, columns), padding, strict=True)
+    )
+    layer = nn.Conv2d(*channels, (rows, columns), stride=step, padding=padding, dilation=gap, bias=bias)
     generator = torch.Generator().manual_seed(samples + 10 * channels[1])
-    a = torch.randn(samples, channels[0], *image, generator=generator)
+    a = torch.randn(samples, channels[0], *filled, generator=generator)
     g = torch.randn(layer(a).shape, generator=generator)
     assert conv2d._kernel_takes(layer, a)
     assert_right(layer, LAYOUTS[layouts[0]](a), LAYOUTS[layouts[1]](g))
@@ -99,10 +129,7 @@ def test_the_kernel_is_right_for_every_shape_and_layout(
 
 OTHERS = {
     "five columns": nn.Conv2d(3, 4, 5, padding=2),
-    "one column": nn.Conv2d(40, 4, 1),
-    "steps of two": nn.Conv2d(3, 16, 3, stride=2, padding=1),
-    "gaps": nn.Conv2d(40, 16, 3, dilation=2),
-    "wide padding": nn.Conv2d(3, 4, 3, padding=3),
+    "two columns": nn.Conv2d(40, 4, 2, stride=2),
 }
 
 
@@ -160,7 +187,7 @@ def test_the_kernel_and_torch_name_the_same_shape() -> None:
     assert [name.strip().removesuffix("[4]") for name in names if name.strip()] == [
         field[0] for field in conv2d._Shape._fields_
     ]
-    assert ctypes.sizeof(conv2d._Shape) == 8 * (10 + 2 * 4)
+    assert ctypes.sizeof(conv2d._Shape) == 8 * (15 + 2 * 4)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +196,8 @@ def test_the_kernel_and_torch_name_the_same_shape() -> None:
         ("total[p][2] += value * right;", "total[p][2] += value * middle;"),
         ("squares[n] = (float)square;", "squares[n] = 0.99f * (float)square;"),
         ("if (channels < LANES) memset", "if (0) memset"),
+        ("x * s->step_columns;", "x;"),
+        ("padded_rows(s) + kernel_row * s->gap_rows", "padded_rows(s)"),
     ],
 )
 def test_a_kernel_that_computes_wrongly_is_not_used(
