@@ -171,9 +171,9 @@ def _against_epsilon(
             data = _series(own, partial(_epsilon, axis=axis))
             panels.append(
                 Panel(
-                    data=data, title=f"{title}(dashed: {', '.join(lines)})" if lines else title.strip(), xlabel=labels[axis],
-                    ylabel="WGA" if axis == axes[0] else "", percent=True, from_zero=True, bars=True,
-                    log_x=len(data) > 0, round_ticks=True, limits=_without(found, data),
+                    data=data, title=f"{title}(dashed: {', '.join(lines)})" if lines else title.strip(),
+                    xlabel=labels[axis], ylabel="WGA" if axis == axes[0] else "", percent=True, from_zero=True,
+                    bars=True, log_x=len(data) > 0, round_ticks=True, limits=_without(found, data),
                 )
             )  # fmt: skip
         for gap in gaps:
