@@ -106,7 +106,7 @@ def test_tuned_values_are_taken_by_their_dataset_and_algorithm(dataset: str, alg
 @pytest.mark.parametrize(("dataset", "kind", "scale"), AT_SCALES)
 def test_values_tuned_for_a_scale_are_taken_there_and_nowhere_else(dataset: str, kind: str, scale: str) -> None:
     said = tuned(f"{dataset}/{kind}/{scale}")
-    sharing = [algorithm for of, algorithm in TUNED if of == dataset and merged(tuned(f"{of}/{algorithm}"), said)]
+    sharing = [name for of, name in TUNED if of == dataset and merged(tuned(f"{of}/{name}", scale), said)]
     assert said and sharing
     for at in choices("scale"):
         for algorithm in sharing:
@@ -115,13 +115,13 @@ def test_values_tuned_for_a_scale_are_taken_there_and_nowhere_else(dataset: str,
             assert (differ == [] and merged(config, said)) == (at == scale)
 
 
-def tuned(name: str) -> dict[str, Any]:
-    """What a file says, with the one that it shares; at paper scale, where that depends on the scale."""
+def tuned(name: str, scale: str = "paper") -> dict[str, Any]:
+    """What a file says, with the one that it shares, which may depend on the scale."""
     said = read(f"tuned/{name}")
     for other in said.pop("defaults", []):
         shared = next(iter(other)).removeprefix("optional ") if isinstance(other, dict) else other
         shared = shared.removeprefix("/tuned/").removesuffix("@_global_")
-        said = tuned(f"{shared}/paper" if isinstance(other, dict) else shared) | said
+        said = tuned(f"{shared}/{scale}" if isinstance(other, dict) else shared, scale) | said
     return said
 
 
