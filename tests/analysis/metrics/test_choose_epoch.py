@@ -9,7 +9,7 @@ import pytest
 from rawls import analysis
 from rawls.analysis.compare.print_comparison import compare_text
 from rawls.analysis.draw.render import draw
-from rawls.analysis.metrics.choose_epoch import BEST_VALID_WGA, LAST
+from rawls.analysis.metrics.choose_epoch import BEST_VALID_WGA, LAST, best_steps
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest
 from tests.analysis.compare.two_sides import write_configured
@@ -69,6 +69,23 @@ def test_scores_are_those_of_the_best_validation_wga_and_of_equals_the_latest(re
     assert (store.runs.set_index("run_id").loc[list(BEST), "test_wga"] == 0.01).all()
     assert runs.loc["begun", ["test_wga", "valid_wga"]].isna().all()
     assert runs["epsilon_max"].equals(store.runs.set_index("run_id")["epsilon_max"])
+
+
+def test_no_epoch_is_chosen_by_the_test_part(results_root: Path) -> None:
+    """Whatever the rows of test and training say, of which some are missing, the same evaluations are chosen."""
+    history = a_store(results_root).history
+    expected = best_steps(history)
+    assert expected.to_dict() == {"rise": 20, "tie": 20, "gap": 30, "begun": 20}
+    others = history["split"] != "valid"
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        changed = history.copy()
+        drawn = generator.uniform(0, 1, int(others.sum()))
+        changed.loc[others, "wga"] = np.where(drawn < 0.2, np.nan, drawn)
+        assert best_steps(changed).equals(expected)
+    moved = history.copy()
+    moved.loc[~others & (moved["step"] == 10), "wga"] = 1.0
+    assert set(best_steps(moved)) == {10}
 
 
 def test_a_run_that_logged_no_evaluation_has_no_score(results_root: Path) -> None:
