@@ -27,8 +27,9 @@ import pandas as pd
 from rawls.analysis.compare.against_paper import Measured, compare
 from rawls.analysis.draw.budget_texts import between, claim_text, is_open, rules_told
 from rawls.analysis.draw.drawing import Drawing
-from rawls.analysis.draw.figures import Panel, Sheet
+from rawls.analysis.draw.figures import MOST_PER_ROW, Panel, Sheet
 from rawls.analysis.draw.gap_scores import RUNNING, gap_scores, group_gaps
+from rawls.analysis.draw.group_scores import capital
 from rawls.analysis.draw.kinds.curves import NOTHING, drawing, of_one_dataset, plain_table
 from rawls.analysis.draw.stamps import reasons
 from rawls.analysis.draw.tables import Table, spread_text
@@ -95,11 +96,16 @@ def train_test_figure(manifest: Manifest, store: Store) -> Drawing:
         raise ValueError(f"draw.against is {against!r}, which is neither methods nor epsilon")
     found = _points(manifest, store, runs, by_budget=against == "epsilon")
     panels = _against_epsilon(found, axes, gaps, runs) if against == "epsilon" else _side_by_side(found, gaps)
-    across = len(axes) + len(gaps) if against == "epsilon" else min(2, 1 + len(gaps))  # names of methods take room
+    across = _across(len(axes) + len(gaps)) if against == "epsilon" else min(2, 1 + len(gaps))  # names take room
     data = pd.concat([panel.data for panel in panels], ignore_index=True)
     sheet = Sheet(panels=panels, methods=[*SERIES.values(), GAP, BOUND], across=across)
     beside = _beside_the_papers(manifest, runs, found)
     return drawing(manifest, runs, data, _summary(runs, found, gaps), sheet, comparison=beside)
+
+
+def _across(panels: int) -> int:
+    """Panels to a row, such that those of a method fill whole rows."""
+    return panels if panels <= MOST_PER_ROW else MOST_PER_ROW if panels % MOST_PER_ROW == 0 else 2
 
 
 def _gaps(manifest: Manifest) -> list[str]:
@@ -166,12 +172,12 @@ def _against_epsilon(
     panels = []
     for method in methods:
         own = [point for point in found if point.private and point.method == method]
-        title = f"{method} " if len(methods) > 1 else ""
+        name = f"{method}, " if len(methods) > 1 else ""
         for axis in axes:
             data = _series(own, partial(_epsilon, axis=axis))
             panels.append(
                 Panel(
-                    data=data, title=f"{title}(dashed: {', '.join(lines)})" if lines else title.strip(),
+                    data=data, title=capital(f"{name}dashed: {', '.join(lines)}") if lines else name.strip(", "),
                     xlabel=labels[axis], ylabel="WGA" if axis == axes[0] else "", percent=True, from_zero=True,
                     bars=True, log_x=len(data) > 0, round_ticks=True, limits=_without(found, data),
                 )
@@ -180,8 +186,8 @@ def _against_epsilon(
             data = _of_gap(own, gap, partial(_epsilon, axis="proven"))
             panels.append(
                 Panel(
-                    data=data, title=f"{title}gap: {GAPS[gap][0]}", xlabel=labels["proven"], percent=True, bars=True,
-                    log_x=len(data) > 0, round_ticks=True,
+                    data=data, title=capital(f"{name}gap: {GAPS[gap][0]}"), xlabel=labels["proven"], percent=True,
+                    bars=True, log_x=len(data) > 0, round_ticks=True,
                 )
             )  # fmt: skip
     return [_or_nothing(panel) for panel in panels]

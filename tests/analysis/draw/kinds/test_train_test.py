@@ -133,7 +133,7 @@ def test_each_private_method_has_its_row_and_what_is_far_out_is_in_the_table_alo
     drawn(tmp_path, runs, against="epsilon", axes=["proven"], gaps=["group"])
     table, sheet = parts[0][3:5]
     assert [panel.title for panel in sheet.panels] == [
-        "DP-SGD", "DP-SGD gap: Accuracy of a group", "dp_is_sgd", "dp_is_sgd gap: Accuracy of a group",
+        "DP-SGD", "DP-SGD, gap: Accuracy of a group", "dp_is_sgd", "Dp_is_sgd, gap: Accuracy of a group",
     ]  # fmt: skip
     assert sheet.across == 2 and sheet.panels[0].data["x"].unique().tolist() == [4.13]
     assert [row[2].text for row in table.rows] == ["4.13", "5e+04", "4.19"]
