@@ -12,7 +12,6 @@ they move no running statistics. Their schedule is optimizer.schedule=steps with
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,6 +20,7 @@ from torch import Tensor
 from rawls.accounting.fields import Count, Positive
 from rawls.algorithms.core.method import Attacks
 from rawls.algorithms.sgd import Sgd
+from rawls.models.engines.base import InputGradients
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,9 @@ class PgdAt(Attacks, Sgd):
     def passes(self) -> int:
         return self.attack_steps
 
-    def attack(self, inputs: Tensor, start: Tensor, gradients: Callable[[Tensor], Tensor]) -> Tensor:
-        lowest, highest = (inputs - self.radius).clamp_min(0), (inputs + self.radius).clamp_max(1)
+    def attack(self, inputs: Tensor, start: Tensor, gradients: InputGradients) -> Tensor:
+        lowest, highest = (inputs - self.radius).clamp_min_(0), (inputs + self.radius).clamp_max_(1)
         at = torch.clamp(inputs + self.radius * start, lowest, highest)
         for _ in range(self.attack_steps):
-            at = torch.clamp(at + self.step_size * gradients(at).sign(), lowest, highest)
+            torch.clamp(at.add_(gradients(at).sign_(), alpha=self.step_size), lowest, highest, out=at)
         return at

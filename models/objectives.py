@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from rawls.models.engines.layer_steps import Step
 
 Array = np.ndarray
 
@@ -89,10 +92,8 @@ def evaluate(
     return objective.losses(logits, labels), objective.are_right(logits, labels)
 
 
-def gradients_of_inputs(
-    objective: Objective, module: nn.Module, inputs: Tensor, labels: Tensor, at_once: int
-) -> Tensor:
-    """Gradient of each sample's own loss with respect to its inputs; where modules mix samples, of all losses.
+def gradients_of_inputs(objective: Objective, model: Step, inputs: Tensor, labels: Tensor, at_once: int) -> Tensor:
+    """Gradient of each sample's own loss with respect to its inputs; where models mix samples, of all losses.
 
     Raises:
         ValueError: the inputs are integers.
@@ -100,10 +101,9 @@ def gradients_of_inputs(
     if not inputs.is_floating_point():
         raise ValueError(f"inputs of {inputs.dtype} have no gradients; perturb what an embedding makes of them instead")
     parts: list[Tensor] = []
-    for start in range(0, len(inputs), at_once):
-        part = slice(start, start + at_once)
-        with torch.inference_mode(False), torch.enable_grad():
-            x = inputs[part].clone().requires_grad_()
-            losses = objective.losses(module(x), labels[part].clone())
-            parts += torch.autograd.grad(losses.sum(), x)
+    with torch.inference_mode(False):
+        inputs = inputs.clone() if inputs.is_inference() else inputs
+        for start in range(0, len(inputs), at_once):
+            logits, back = model(inputs[start : start + at_once])
+            parts.append(back(objective.losses_and_gradients(logits, labels[start : start + at_once])[1]))
     return parts[0] if len(parts) == 1 else torch.cat(parts or [torch.zeros_like(inputs)])

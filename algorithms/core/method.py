@@ -25,6 +25,7 @@ from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import Drawing, Population
 from rawls.algorithms.core.augmentation import Augmentation
+from rawls.models.engines.base import InputGradients
 
 PublicState = Mapping[str, np.ndarray]
 """What a method carries from step to step: named arrays, a function of public inputs and releases only."""
@@ -323,12 +324,12 @@ class Attacks(OpenMethod):
     """An open method that makes its inputs worse before it trains on them; they must lie in [0, 1]."""
 
     @abstractmethod
-    def attack(self, inputs: Tensor, start: Tensor, gradients: Callable[[Tensor], Tensor]) -> Tensor:
-        """The inputs to train on, [run, slot, ...].
+    def attack(self, inputs: Tensor, start: Tensor, gradients: InputGradients) -> Tensor:
+        """The inputs to train on, [sample, ...].
 
         Args:
             start: independent draws, uniform between -1 and 1, in the shape of the inputs.
-            gradients: of each sample's loss with respect to its inputs, at any inputs of this shape.
+            gradients: taken anew at each call, so that they may be overwritten.
         """
 
     @property

@@ -7,8 +7,7 @@ optimizer. A bracketed part is made for the runs whose methods ask for it, and c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -58,7 +57,9 @@ class OpenStep(FleetStep[OpenMember]):
         self._stds = tuple(cast(float, members[run].method.gradient_noise) for run in self._noisy)
         self._noise = FleetNoise([members[run].streams for run in self._noisy])
         self._augmented = [run for run, member in enumerate(members) if member.method.augmentation is not None]
-        self._attacking = _alike(members)
+        self._attacking = [
+            (run, member.method) for run, member in enumerate(members) if isinstance(member.method, Attacks)
+        ]
 
     def step(self, step: int) -> WeightedSum:
         batch = self._draw(step)
@@ -102,37 +103,12 @@ class OpenStep(FleetStep[OpenMember]):
     def _attack(self, given: Tensor, batch: Batch, step: int, seeds: Sequence[int]) -> Tensor:
         """The inputs, with those of the runs that attack as they are made worse; padding is left as it comes."""
         attacked = given.clone()
-        for runs, method in self._attacking:
-            inputs = given[runs]
-            generators = [member.streams.generator("attack", step) for member in self.members[runs]]
-
-            def gradients(at: Tensor, runs: slice = runs) -> Tensor:
-                found = []
-                for row, run in enumerate(range(runs.start, runs.stop)):
-                    used = batch.count(run)
-                    of_run = self.rows[run], at[row, :used], batch.labels[run, :used]
-                    # By the draws of the step itself, so that what is attacked is what is trained on.
-                    of_samples = self.engine.input_gradients(*of_run, seed=seeds[run])
-                    padding = at[row, used:].new_zeros(at[row, used:].shape)
-                    found.append(torch.cat([of_samples, padding]) if len(padding) else of_samples)
-                return torch.stack(found)
-
-            drawn = np.stack([generator.random(inputs.shape[1:], np.float32) for generator in generators])
-            start = torch.from_numpy(drawn).to(inputs).mul_(2).sub_(1)
-            attacked[runs] = method.attack(inputs, start, gradients)
+        for run, method in self._attacking:
+            used = batch.count(run)
+            inputs = given[run, :used]
+            generator = self.members[run].streams.generator("attack", step)
+            start = torch.from_numpy(generator.random(inputs.shape, np.float32)).to(inputs).mul_(2).sub_(1)
+            # By the draws of the step itself, so that what is attacked is what is trained on.
+            gradients = self.engine.input_gradients(self.rows[run], batch.labels[run, :used], seed=seeds[run])
+            attacked[run, :used] = method.attack(inputs, start, gradients)
         return attacked
-
-
-def _alike(members: Sequence[OpenMember]) -> list[tuple[slice, Attacks]]:
-    """Neighbouring runs that make one attack, and the method that makes it."""
-
-    def attack(run: int) -> OpenMethod | None:
-        method = members[run].method
-        return replace(method, gradient_noise=None, augmentation=None) if isinstance(method, Attacks) else None
-
-    found = []
-    for method, together in groupby(range(len(members)), key=attack):
-        if isinstance(method, Attacks):
-            first, *others = together
-            found.append((slice(first, first + 1 + len(others)), method))
-    return found

@@ -22,6 +22,9 @@ Weigh = Callable[[Tensor, Tensor, slice, slice], Tensor]
 Triple = tuple[Tensor, Tensor, Tensor]
 """Losses, norms and weights [run, slot]."""
 
+InputGradients = Callable[[Tensor], Tensor]
+"""Inputs [sample, ...] -> the gradient of each sample's own loss with respect to them, in their shape."""
+
 
 @dataclass(frozen=True)
 class WeightedSum:
@@ -129,8 +132,8 @@ class Engine(Protocol):
         """Logits [sample, class] of one run."""
         ...
 
-    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
-        """Gradient of each sample's own loss with respect to its inputs, in their shape, of one run.
+    def input_gradients(self, params: Tensor, labels: Tensor, *, seed: int | None = None) -> InputGradients:
+        """What takes gradients with respect to inputs, of one run; until the engine is asked for something else.
 
         Args:
             seed: given, the model is as it is in training and draws by it; it moves no running statistics. The

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from rawls.models.engines.base import (
+    InputGradients,
     Look,
     ModuleEngine,
     SecondPoint,
@@ -106,9 +107,10 @@ class FusedEngine(ModuleEngine):
             self._propagation.predict, inputs, 2 * self._chunk_size(inputs)
         )  # no tape: half the memory of a step
 
-    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
+    def input_gradients(self, params: Tensor, labels: Tensor, *, seed: int | None = None) -> InputGradients:
         self._bind(bindable(params))
-        return gradients_of_inputs(CROSS_ENTROPY, self._module, inputs, labels, self._chunk_size(inputs))
+        model = self._propagation.whole
+        return lambda inputs: gradients_of_inputs(CROSS_ENTROPY, model, inputs, labels, self._chunk_size(inputs))
 
     def _bind(self, flat: Tensor) -> None:
         """Compute with these parameters; nothing to do when they lie where the last ones do."""

@@ -20,6 +20,7 @@ from opacus.grad_sample.functorch import ft_compute_per_sample_gradient
 from torch import Tensor, nn
 
 from rawls.models.engines.base import (
+    InputGradients,
     Look,
     ModuleEngine,
     SecondPoint,
@@ -34,6 +35,7 @@ from rawls.models.engines.base import (
 from rawls.models.engines.batch_parts import Part, PointOfRun, points_of_run, weigh_parts
 from rawls.models.engines.check_layers import check_layers
 from rawls.models.engines.layer_rules import RULES
+from rawls.models.engines.layer_steps import by_autograd
 from rawls.models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
 
 Mode = Literal["hooks", "ghost"]
@@ -153,13 +155,18 @@ class OpacusEngine(ModuleEngine):
         with torch.no_grad():
             return predict(self._module, inputs, self._physical_batch)
 
-    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
+    def input_gradients(self, params: Tensor, labels: Tensor, *, seed: int | None = None) -> InputGradients:
         self._flat.bind(bindable(params))
-        self._hooks.disable_hooks()
-        try:
-            return gradients_of_inputs(CROSS_ENTROPY, self._module, inputs, labels, self._physical_batch)
-        finally:
-            self._hooks.enable_hooks()
+        model = by_autograd(self._module)
+
+        def gradients(inputs: Tensor) -> Tensor:
+            self._hooks.disable_hooks()
+            try:
+                return gradients_of_inputs(CROSS_ENTROPY, model, inputs, labels, self._physical_batch)
+            finally:
+                self._hooks.enable_hooks()
+
+        return gradients
 
     def _parts(
         self, at: list[PointOfRun], inputs: Tensor, labels: Tensor, run: int, used: int, views: list[Tensor]

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rawls.models.engines.base import Engine, Look, SecondPoint, Weigh, WeightedSum
+from rawls.models.engines.base import Engine, InputGradients, Look, SecondPoint, Weigh, WeightedSum
 
 
 class Parted(RuntimeError):
@@ -153,10 +153,10 @@ class ShardedEngine:
         mine = share(len(inputs), self._group)
         return self._from_all(self._engine.predict(params, inputs[mine]), mine, len(inputs))
 
-    def input_gradients(self, params: Tensor, inputs: Tensor, labels: Tensor, *, seed: int | None = None) -> Tensor:
-        mine = share(len(inputs), self._group)
-        gradients = self._engine.input_gradients(params, inputs[mine], labels[mine], seed=seed)
-        return self._from_all(gradients, mine, len(inputs))
+    def input_gradients(self, params: Tensor, labels: Tensor, *, seed: int | None = None) -> InputGradients:
+        mine = share(len(labels), self._group)
+        gradients = self._engine.input_gradients(params, labels[mine], seed=seed)
+        return lambda inputs: self._from_all(gradients(inputs[mine]), mine, len(inputs))
 
     def _from_all(self, values: Tensor, mine: slice, samples: int) -> Tensor:
         """The values [sample, ...] of all processes, of which these are mine."""

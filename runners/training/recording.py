@@ -212,11 +212,8 @@ class Recorder:
         generator = addressed(run.config["seed"], f"attack on {part} rows")
 
         def attack(inputs: Tensor, labels: Tensor) -> Tensor:
-            def gradients(at: Tensor) -> Tensor:
-                return self.engine.input_gradients(params, at[0], labels).unsqueeze(0)
-
-            start = torch.from_numpy(generator.uniform(-1, 1, (1, *inputs.shape))).to(inputs)
-            return method.attack(inputs.unsqueeze(0), start, gradients)[0]
+            start = torch.from_numpy(generator.uniform(-1, 1, inputs.shape)).to(inputs)
+            return method.attack(inputs, start, self.engine.input_gradients(params, labels))
 
         losses, correct = self._scores(params, rows, attack)
         metrics = group_metrics(losses, correct, *self._evaluated(rows))

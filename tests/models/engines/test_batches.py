@@ -249,19 +249,17 @@ def test_logits_and_gradients_of_inputs_are_those_of_the_plain_model(engine: str
     assert computer.predict(case.params[0], case.inputs[0, :0]).shape == (0, CLASSES)
     if model == "words":
         with pytest.raises(ValueError, match="inputs of torch.int64 have no gradients"):
-            computer.input_gradients(case.params[0], case.inputs[0], case.labels[0])
+            computer.input_gradients(case.params[0], case.labels[0])(case.inputs[0])
         return
     with torch.inference_mode():
-        gradients = computer.input_gradients(case.params[0].clone(), case.inputs[0].clone(), case.labels[0].clone())
+        gradients = computer.input_gradients(case.params[0].clone(), case.labels[0].clone())(case.inputs[0].clone())
     for sample in range(SLOTS):
         x = case.inputs[0, sample : sample + 1].clone().requires_grad_()
         nn.functional.cross_entropy(module(x), case.labels[0, sample : sample + 1]).backward()
         assert x.grad is not None
         close(gradients[sample].clone(), x.grad[0])
-    assert computer.input_gradients(case.params[0], case.inputs[0, :0], case.labels[0, :0]).shape == (
-        0,
-        *case.inputs.shape[2:],
-    )
+    nothing = computer.input_gradients(case.params[0], case.labels[0, :0])(case.inputs[0, :0])
+    assert nothing.shape == (0, *case.inputs.shape[2:])
     after, _ = summed(computer, make(model, runs=RUNS))  # the hooks are back
     assert_right(after, make(model, runs=RUNS), None)
 

@@ -197,7 +197,7 @@ def test_gradients_of_inputs_are_those_of_the_evaluated_model() -> None:
     engine = PlainEngine(network, device=CPU)
     row = train(engine, name, slice(0, 1))[0]
     inputs, labels = (values[0] for values in batch(name))
-    gradients = engine.input_gradients(row, inputs, labels)
+    gradients = engine.input_gradients(row, labels)(inputs)
     module = by_torch(engine, name, 0).eval()
     x = inputs.clone().requires_grad_()
     nn.functional.cross_entropy(module(x), labels, reduction="sum").backward()
@@ -211,11 +211,11 @@ def test_gradients_of_inputs_in_training_are_those_of_the_model_that_trains() ->
     row = train(engine, name, slice(0, 1))[0]
     inputs, labels = (values[0] for values in batch(name))
     before, state = row.clone(), torch.get_rng_state()
-    gradients = engine.input_gradients(row, inputs, labels, seed=7)
+    gradients = engine.input_gradients(row, labels, seed=7)(inputs)
     assert torch.equal(row, before) and torch.equal(torch.get_rng_state(), state)
     module = by_torch(engine, name, 0).train()
     x = inputs.clone().requires_grad_()
     torch.manual_seed(7)
     nn.functional.cross_entropy(module(x), labels, reduction="sum").backward()
     torch.testing.assert_close(gradients, x.grad, rtol=1e-4, atol=1e-6)
-    assert not torch.equal(engine.input_gradients(row, inputs, labels, seed=8), gradients)
+    assert not torch.equal(engine.input_gradients(row, labels, seed=8)(inputs), gradients)

@@ -1,6 +1,7 @@
 """The two ways through a model: they give the same tape, and layers that are not used once are refused by name."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from torch import Tensor, nn
 
 from rawls.models.engines import propagation
 from rawls.models.engines.fused import FusedEngine
-from rawls.models.engines.propagation import Autograd, Chain
+from rawls.models.engines.layer_steps import by_autograd
+from rawls.models.engines.propagation import Autograd, Chain, is_chain
 from tests.models.conftest import oracle
 from tests.models.engines.fused_cases import CHAINED, CLASSES, SLOTS, make
 
@@ -86,6 +88,30 @@ def test_inputs_and_parameters_are_left_as_they_are(name: str) -> None:
     FusedEngine(case.build, device=CPU).weighted_sum(case.params, case.inputs, case.labels, even)
     assert torch.equal(case.inputs, before[0])
     assert torch.equal(case.params, before[1])
+
+
+@pytest.mark.parametrize("name", CHAINED)
+def test_both_ways_lead_to_the_same_gradients_of_inputs(name: str) -> None:
+    """Through what lies before the first parameters too; the inputs stay as they are."""
+    case = make(name)
+    module = case.build().double().requires_grad_(False)
+    torch.nn.utils.vector_to_parameters(case.params[0], module.parameters())
+    chain, inputs = propagation.propagation(module, []), case.inputs[0]
+    assert isinstance(chain, Chain)
+    before = inputs.clone()
+    found, expected = (
+        back(logits.square()) for logits, back in (step(inputs) for step in (chain.whole, by_autograd(module)))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+    assert torch.equal(inputs, before) and expected.abs().max() > 0
+
+
+def test_convolutions_that_do_more_than_their_formula_are_no_links_of_a_chain() -> None:
+    def chained(**options: Any) -> bool:
+        return is_chain(nn.Sequential(nn.Conv2d(2, 4, 3, **options), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2)))
+
+    assert chained() and chained(padding=1, stride=2)
+    assert not any(chained(**options) for options in ({"groups": 2}, {"padding": "same"}, {"padding_mode": "reflect"}))
 
 
 def test_an_activation_overwrites_only_what_no_layer_needs_on_the_way_back() -> None:

@@ -86,7 +86,7 @@ def compute(engine: Engine, division: str) -> Result:
         evaluated=engine.evaluate(case.params[0], case.inputs[0], case.labels[0]),
         initial=engine.initial(3),
         predicted=engine.predict(case.params[0], case.inputs[0]),
-        of_inputs=engine.input_gradients(case.params[0], case.inputs[0], case.labels[0]),
+        of_inputs=engine.input_gradients(case.params[0], case.labels[0])(case.inputs[0]),
         windows=windows,
         seen=seen,
     )
