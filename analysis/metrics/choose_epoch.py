@@ -1,8 +1,9 @@
-"""At which evaluation of a run its scores are read: at the last one, or where its validation WGA was highest.
+"""At which evaluation of a run its scores are read: at the last one, or where a validation metric was highest.
 
-WYSIWYG's tables stop early by the second rule; among equals the latest evaluation counts, as in its notebook's stable
-sort. The choice sees validation rows alone. Of private runs these are private too, and no ε covers that they were
-looked at: `uncovered` says so.
+WYSIWYG's tables stop early by WGA; among equals the latest evaluation counts, as in its notebook's stable sort. Rice et
+al. (2020) stop adversarial training early by the accuracy under attack, on 1,000 images held out; that is its AVG where
+classes are equally large, as in CIFAR-10. The choice sees validation rows alone. Of private runs these are private too,
+and no ε covers that they were looked at: `uncovered` says so.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,12 +12,14 @@ from difflib import get_close_matches
 import numpy as np
 import pandas as pd
 
-LAST, BEST_VALID_WGA = "last", "best_valid_wga"
+LAST, BEST_VALID_WGA, BEST_VALID_ROBUST = "last", "best_valid_wga", "best_valid_robust_avg"
 # Rule -> what tables call the evaluation that they show.
 RULES: Mapping[str, str] = {
     LAST: "last iterate",
     BEST_VALID_WGA: "evaluation of highest validation WGA, the latest among equals",
+    BEST_VALID_ROBUST: "evaluation of highest validation AVG under attack, the latest among equals",
 }
+_METRICS = {BEST_VALID_WGA: "wga", BEST_VALID_ROBUST: "robust_avg"}
 _OF_A_RUN = ("wga", "avg")
 _OF_A_GROUP = ("accuracy", "loss", "count", "positives", "predicted_positives", "true_positives")
 
@@ -29,14 +32,16 @@ def check_rule(rule: str) -> str:
     return rule
 
 
-def best_steps(history: pd.DataFrame) -> "pd.Series[float]":
-    """run id -> the step of its highest validation WGA, of equals the latest; runs that have none are left out."""
-    rows = history[(history["split"] == "valid") & history["wga"].notna()]
-    return rows.sort_values(["wga", "step"]).groupby("run_id")["step"].last()
+def best_steps(history: pd.DataFrame, rule: str) -> "pd.Series[float]":
+    """run id -> the step that the rule chooses, of equals the latest; runs without its metric are left out."""
+    rows = history[history["split"] == "valid"]
+    metric = pd.to_numeric(rows.get(_METRICS[rule], pd.Series(np.nan, rows.index))).astype(float)
+    rows = rows.assign(metric=metric).dropna(subset=["metric"])
+    return rows.sort_values(["metric", "step"]).groupby("run_id")["step"].last()
 
 
 def at_best_steps(
-    runs: pd.DataFrame, groups: pd.DataFrame, history: pd.DataFrame, called: Callable[[str], str] = str
+    runs: pd.DataFrame, groups: pd.DataFrame, history: pd.DataFrame, rule: str, called: Callable[[str], str] = str
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`runs` and `groups` with the scores that finished runs had there; NaN for what was not logged.
 
@@ -46,7 +51,7 @@ def at_best_steps(
         called: what the history calls a score of these groups.
     """
     done = runs.loc[runs["status"] == "done", "run_id"]
-    there = history[history["step"] == history["run_id"].map(best_steps(history))]
+    there = history[history["step"] == history["run_id"].map(best_steps(history, rule))]
     runs, groups = runs.copy(), groups.copy()
     for split in ("test", "valid"):
         own = there[there["split"] == split].drop_duplicates("run_id", keep="last").set_index("run_id")

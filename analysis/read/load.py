@@ -106,10 +106,10 @@ class Store:
             return self
         if self.epoch != LAST:
             raise ValueError(f"the scores of this store are those of epoch '{self.epoch}': load it again for {rule}")
-        runs, groups = at_best_steps(self.runs, self.groups, self.history)
+        runs, groups = at_best_steps(self.runs, self.groups, self.history, rule)
         parted = self.parted
         if len(parted):
-            _, parted = at_best_steps(self.runs, parted, self.history, of_partition)
+            _, parted = at_best_steps(self.runs, parted, self.history, rule, of_partition)
         return replace(self, runs=runs, groups=groups, parted=parted, epoch=rule)
 
     @cached_property

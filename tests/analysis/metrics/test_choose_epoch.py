@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rawls import analysis
 from rawls.analysis.compare.print_comparison import compare_text
 from rawls.analysis.draw.render import draw
-from rawls.analysis.metrics.choose_epoch import BEST_VALID_WGA, LAST, best_steps
+from rawls.analysis.metrics.choose_epoch import BEST_VALID_ROBUST, BEST_VALID_WGA, LAST, best_steps
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest
 from tests.analysis.compare.two_sides import write_configured
@@ -71,21 +72,41 @@ def test_scores_are_those_of_the_best_validation_wga_and_of_equals_the_latest(re
     assert runs["epsilon_max"].equals(store.runs.set_index("run_id")["epsilon_max"])
 
 
-def test_no_epoch_is_chosen_by_the_test_part(results_root: Path) -> None:
-    """Whatever the rows of test and training say, of which some are missing, the same evaluations are chosen."""
-    history = a_store(results_root).history
-    expected = best_steps(history)
-    assert expected.to_dict() == {"rise": 20, "tie": 20, "gap": 30, "begun": 20}
-    others = history["split"] != "valid"
-    generator = np.random.default_rng(0)
-    for _ in range(50):
-        changed = history.copy()
-        drawn = generator.uniform(0, 1, int(others.sum()))
-        changed.loc[others, "wga"] = np.where(drawn < 0.2, np.nan, drawn)
-        assert best_steps(changed).equals(expected)
-    moved = history.copy()
-    moved.loc[~others & (moved["step"] == 10), "wga"] = 1.0
-    assert set(best_steps(moved)) == {10}
+@pytest.mark.parametrize(("rule", "metric"), [(BEST_VALID_WGA, "wga"), (BEST_VALID_ROBUST, "robust_avg")])
+def test_a_rule_sees_the_validation_rows_of_its_metric_alone(rule: str, metric: str) -> None:
+    """40 histories of up to 12 evaluations, seed 0, beside a naive search; twins see test rows, or another metric."""
+    chance = np.random.default_rng(0)
+    rows, chosen = [], {}
+    for run in range(40):
+        best = (-1.0, 0)
+        for step in range(1, int(chance.integers(2, 13))):
+            for split in ("valid", "train", "test"):
+                scores = {name: float(chance.integers(6)) / 5 for name in ("wga", "robust_avg", "avg")}  # with ties
+                rows.append({"run_id": f"run {run}", "kind": "evaluation", "step": step, "split": split, **scores})
+                if split == "valid" and scores[metric] >= best[0]:
+                    best = scores[metric], step
+        chosen[f"run {run}"] = best[1]
+    history = pd.DataFrame(rows)
+    assert best_steps(history, rule).to_dict() == chosen
+    blind = history.assign(avg=chance.random(len(history)))
+    elsewhere = blind["split"] != "valid"
+    blind.loc[elsewhere, ["wga", "robust_avg"]] = chance.random((int(elsewhere.sum()), 2))
+    assert best_steps(blind, rule).to_dict() == chosen
+    exchanged = history.assign(split=history["split"].replace({"test": "valid", "valid": "test"}))
+    assert best_steps(exchanged, rule).to_dict() != chosen
+    (other,) = {BEST_VALID_WGA, BEST_VALID_ROBUST} - {rule}
+    assert best_steps(history, other).to_dict() != chosen
+
+
+def test_runs_without_attacks_have_no_evaluation_to_choose_under_attack(results_root: Path) -> None:
+    """Beside one that has: its scores are those of the step with the highest accuracy under attack."""
+    store = a_store(results_root)
+    assert best_steps(store.history, BEST_VALID_ROBUST).empty
+    attacked = [{**row, "robust_avg": 0.5 - row["avg"] / 10} for row in history_of("rise") if "avg" in row]
+    write_run(results_root, "attacked", algorithm="pgd_at", history=attacked, plan=None)
+    best = analysis.load(results_root).at_epoch(BEST_VALID_ROBUST).runs.set_index("run_id")
+    assert best.loc["attacked", ["test_wga", "valid_wga"]].astype(float).tolist() == [0.2, 0.3]  # at step 10
+    assert best.loc["rise", ["test_wga", "valid_wga"]].isna().all()
 
 
 def test_a_run_that_logged_no_evaluation_has_no_score(results_root: Path) -> None:
