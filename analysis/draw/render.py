@@ -31,6 +31,7 @@ from rawls.analysis.draw.kinds import (
     owner_pareto,
     owner_plans,
     owner_sweep,
+    robust_figure,
     selection,
     stability_bounds,
     time_figure,
@@ -61,6 +62,7 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "owner_sweep": owner_sweep.owner_sweep,
     "owner_pareto": owner_pareto.owner_pareto,
     "owner_plans": owner_plans.owner_plans,
+    "robust_figure": robust_figure.robust_figure,
     "membership_figure": membership_figure.membership_figure,
 }
 COMPUTED = ("normalisation_error", "owner_plans", "stability_bounds")  # kinds that need no run

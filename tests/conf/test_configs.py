@@ -23,6 +23,8 @@ AT_SCALES = [tuple(name.split("/")) for name in choices("tuned") if name.count("
 SINGLE = ("privacy", "optimizer", "recipe", "scale", "tracking")
 # Owners are tested in tests/datasets/core/test_owners.py.
 COVERED = {"experiment", "tuned", "hydra", "owners", *SPECS, *SINGLE}
+# What else a dataset is used for, and by which method.
+OTHER_RECIPES = {"cifar10_adversarial": ("cifar10", "pgd_at")}
 # Null in a recipe: they follow from the training rows.
 BY_ROWS = ("batch_size", "epochs")
 
@@ -73,14 +75,15 @@ def test_a_specification_composes(group: str, name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in SINGLE for name in choices(group)])
 def test_a_choice_composes_and_says_what_it_says(group: str, name: str, tmp_path: Path) -> None:
-    chosen = [f"{group}={name}"]
+    chosen, method = [f"{group}={name}"], "dpsgd"
     if group == "recipe":
-        dataset, _, scale = name.partition("/")
-        chosen = [f"dataset={dataset}", f"scale={scale or 'paper'}", *overrides(dataset, tmp_path)]
+        recipe, _, scale = name.partition("/")
+        dataset, method = OTHER_RECIPES.get(recipe, (recipe, method))
+        chosen = [f"dataset={dataset}", f"recipe={recipe}", f"scale={scale or 'paper'}", *overrides(dataset, tmp_path)]
     if name == "none":
         chosen.append("algorithm._target_=tests.runners.config.test_compose.Open")
     # Without the tuned values, which come after most of them.
-    config = resolve(compose([*chosen, "algorithm=dpsgd", "~tuned"]))
+    config = resolve(compose([*chosen, f"algorithm={method}", "~tuned"]))
     is_global = "# @package _global_" in (CONF / group / f"{name}.yaml").read_text("utf-8")
     assert merged(config if is_global else config[group], read(f"{group}/{name}"))
     if group == "scale":

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.analysis.draw.owner_runs import owner_figures
+from tests.analysis.draw.robust_runs import robust_figure
 from tests.analysis.stores import WEAK_EPSILON, entry, manifest, run_id, write_json, write_manifest, write_run
 
 SEEDS = 3
@@ -47,6 +48,7 @@ def figures(root: Path, *, shift: float = 0.0) -> dict[str, Path]:
         "time_figure": _time_figure(root, shift),
         "normalisation_error": _normalisation_error(root, shift),
         "stability_bounds": write_manifest(root, manifest("wysiwyg/fig2", [], kind="stability_bounds", delta=shift)),
+        "robust_figure": robust_figure(root, 3 * shift),
         **owner_figures(root, shift),
     }
 

@@ -13,6 +13,7 @@ TOLERANCE = 3.0  # root mean square of what 8 bits of a channel differ by; ASC h
 NAMES = ["training_curve", "training_curve_subplots", "sampling_variance", "budget_figure", "budget_figure_gaps"]
 NAMES += ["group_figure", "group_figure_probed", "group_curve", "time_figure", "normalisation_error"]
 NAMES += ["stability_bounds", "budget_figure_claimed", "train_test_figure", "train_test_figure_by_epsilon"]
+NAMES += ["robust_figure"]
 NAMES += ["owner_curve", "owner_change", "owner_sweep", "owner_pareto", "owner_plans", "membership_figure"]
 VARIANTS = ("_subplots", "_gaps", "_probed", "_claimed", "_by_epsilon")
 
