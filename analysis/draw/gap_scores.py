@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from rawls.analysis.metrics.choose_epoch import best_steps
+from rawls.analysis.metrics.choose_epoch import BEST_VALID_WGA, best_steps
 from rawls.analysis.read.load import Store
 
 SPLITS = ("train", "test")
@@ -27,7 +27,11 @@ def gap_scores(store: Store, runs: pd.DataFrame, *, early: bool = False) -> pd.D
     """
     done, history = runs[runs["status"] == "done"], store.history
     lines = history[history["run_id"].isin(done["run_id"])]
-    at = best_steps(lines[lines["kind"] == "evaluation"]) if early else lines.groupby("run_id")["step"].max()
+    at = (
+        best_steps(lines[lines["kind"] == "evaluation"], BEST_VALID_WGA)
+        if early
+        else lines.groupby("run_id")["step"].max()
+    )
     there = lines[lines["step"] == lines["run_id"].map(at)]
     of_gaps = _of_kind(there, "gaps", [*OF_A_RUN, *OF_GROUPS])
     found = done.drop(columns=OF_A_RUN, errors="ignore").merge(of_gaps, on="run_id")
