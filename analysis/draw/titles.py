@@ -23,6 +23,8 @@ DATASETS = {
     "pneumonia": "Pneumonia",
     "mnli": "MultiNLI",
     "civilcomments": "CivilComments",
+    "table": "Own table",
+    "image_folder": "Own images",
 }
 METRICS = {
     "wga": "WGA",

@@ -163,12 +163,15 @@ def data(arguments: list[str]) -> int:
         raise no_name("dataset", "dataset")
     name, *overrides = given
     config = compose([f"dataset={name}", *overrides])
-    root, needed = Path(config.data.root), 0
-    dataset, model = build(config.dataset, "dataset"), build(config.model, "model")
+    root, dataset, model = Path(config.data.root), build(config.dataset, "dataset"), build(config.model, "model")
+    needed = len(dataset.findings)
+    print(dataset.findings, end="
+" * bool(needed))
     # Weights first: data that must be put there by hand, or of which a part is at hand, do not keep them away.
     for obtain in (partial(obtain_weights, model), dataset.fetch):
         paths = obtain(root)
-        print("".join(f"{path}: verified\n" for path in paths), end="", flush=True)
+        print("".join(f"{path}: verified
+" for path in paths), end="", flush=True)
         needed += len(paths)
     if not needed:
         print(f"{name} needs no file")

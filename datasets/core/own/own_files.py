@@ -122,8 +122,8 @@ class OwnFiles(ByColumns):
         raise ValueError(f"files of your own have no simulated twin: leave dataset.provenance out with {self.name}")
 
     def fetch(self, root: Path) -> list[Path]:
-        """They are there; whether they can be trained on is what is looked at."""
-        return [self.place] if self.findings else []
+        """Nothing: they are there, and `findings` says what they hold."""
+        return []
 
     @property
     def _held(self) -> Held:

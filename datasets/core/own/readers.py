@@ -4,6 +4,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from io import StringIO
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -44,6 +45,8 @@ def open_table(path: Path) -> TableFile:
     Raises:
         ValueError: it is not there, of no known kind, empty or damaged; or two of its columns have one name.
     """
+    if path.is_dir():
+        raise ValueError(not_there(path))
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
         raise ValueError(
@@ -51,12 +54,12 @@ def open_table(path: Path) -> TableFile:
         )
     if not path.is_file():
         raise ValueError(not_there(path))
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty: give a table with a line of names and its rows")
     try:
         opened = kind(path)
     except (pa.ArrowException, OSError, BadZipFile) as error:
         raise ValueError(f"{path} cannot be read ({_first_line(error)}): write it again") from error
+    if not opened.names:
+        raise ValueError(f"{path} is empty: give a table with a line of names and its rows")
     for number, name in enumerate(opened.names):
         if name in opened.names[:number]:
             places = opened.names.index(name) + 1, number + 1
@@ -66,6 +69,8 @@ def open_table(path: Path) -> TableFile:
 
 def not_there(path: Path) -> str:
     """The sentence for a file or folder that is not there, with the nearest name beside it."""
+    if path.is_dir():
+        return f"dataset.path={path} is a folder: give a file in it; a folder of images is for dataset=image_folder"
     beside = [own.name for own in path.parent.iterdir()] if path.parent.is_dir() else []
     near = get_close_matches(path.name, beside, n=1)
     hint = f": did you mean {path.parent / near[0]}?" if near else ": dataset.path is taken from the folder you are in"
@@ -81,9 +86,11 @@ def _csv(path: Path) -> TableFile:
     with path.open(encoding=encoding, newline="") as file:
         head = file.read(SNIFFED_BYTES)
         whole = not file.read(1)
-    lines = head.splitlines() if whole else head.splitlines()[:-1] or [head]
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(lines)
-    names = tuple(name.strip() or f"column {number}" for number, name in enumerate(_header(lines, delimiter), start=1))
+    blank = len(head) - len(head.lstrip("\r\n"))
+    skipped = len(StringIO(head[:blank], newline="").readlines())
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(head[blank:], whole=whole)
+    header = next(_rows(head[blank:], delimiter), [])
+    names = tuple(name.strip() or f"column {number}" for number, name in enumerate(header, start=1))
 
     def batches(wanted: Sequence[str]) -> Iterator[Batch]:
         short: list[pa_csv.InvalidRow] = []
@@ -94,7 +101,11 @@ def _csv(path: Path) -> TableFile:
 
         # In one thread: then it knows the number of a row that is wrong.
         read = pa_csv.ReadOptions(
-            use_threads=False, block_size=BATCH_BYTES, encoding=encoding, skip_rows=1, column_names=list(names)
+            use_threads=False,
+            block_size=BATCH_BYTES,
+            encoding=encoding,
+            skip_rows=skipped + 1,
+            column_names=list(names),
         )
         parse = pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note)
         convert = pa_csv.ConvertOptions(
@@ -131,16 +142,20 @@ def _encoding(path: Path) -> str:
     raise ValueError(f"{path} is neither UTF-8 nor Windows-1252 text: save it as UTF-8")
 
 
-def _delimiter(lines: list[str]) -> str:
-    """That which tells as many cells apart in every line as names in the first, the most of them; else in the first."""
-    widths = {mark: [len(cells) for cells in csv.reader(lines, delimiter=mark) if cells] for mark in DELIMITERS}
-    even = {mark: found[0] for mark, found in widths.items() if found and len(set(found)) == 1}
-    first = {mark: found[0] for mark, found in widths.items() if found}
-    return max(DELIMITERS, key=lambda mark: (even.get(mark, 0) > 1, first.get(mark, 0)))
+def _delimiter(head: str, *, whole: bool) -> str:
+    """That which tells as many cells apart in every row as names in the first, the most of them; else in the first."""
+
+    def tells_apart(mark: str) -> tuple[bool, int]:
+        widths = [len(cells) for cells in _rows(head, mark)]
+        if not whole:
+            widths = widths[:-1] or widths  # the last may be cut
+        return len(set(widths)) == 1 < widths[0], widths[0]
+
+    return max(DELIMITERS, key=tells_apart) if head else ","
 
 
-def _header(lines: list[str], delimiter: str) -> list[str]:
-    return next(csv.reader(lines, delimiter=delimiter))
+def _rows(head: str, delimiter: str) -> Iterator[list[str]]:
+    return filter(None, csv.reader(StringIO(head, newline=""), delimiter=delimiter))
 
 
 def _batch(batch: pa.RecordBatch) -> Batch:

@@ -23,6 +23,10 @@ COLUMNS: dict[str, list[Any]] = {
 TEXTS = {name: [str(cell) for cell in cells] for name, cells in COLUMNS.items()}
 
 
+# An archive of no arrays.
+EMPTY = b"PK\5\6" + bytes(18)
+
+
 def cells(file: TableFile, *wanted: str) -> dict[str, list[object]]:
     """All rows of the wanted columns, or of all."""
     names = wanted or file.names
@@ -67,6 +71,13 @@ def test_tsv_is_told_by_tabs_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("id\twhat\n1\ta,b\n2\tc,d\n")
     assert cells(open_table(path)) == {"id": ["1", "2"], "what": ["a,b", "c,d"]}
+
+
+def test_lines_end_as_any_machine_ends_them_and_begin_after_blank_ones(tmp_path: Path) -> None:
+    for end in ("\n", "\r\n", "\r"):
+        path = tmp_path / "a.csv"
+        path.write_bytes(f"{end}{end}a;b{end}1;x,y{end}2;z{end}".encode())
+        assert cells(open_table(path)) == {"a": ["1", "2"], "b": ["x,y", "z"]}
 
 
 def test_a_last_line_without_an_end_and_blank_lines_are_nothing(tmp_path: Path) -> None:
@@ -115,6 +126,9 @@ def test_a_file_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     near, far = sentence(tmp_path / "person.csv"), sentence(tmp_path / "zzz.csv")
     assert near == f"dataset.path={tmp_path}/person.csv is not there: did you mean {tmp_path}/persons.csv?"
     assert far.endswith("zzz.csv is not there: dataset.path is taken from the folder you are in")
+    assert sentence(tmp_path) == (
+        f"dataset.path={tmp_path} is a folder: give a file in it; a folder of images is for dataset=image_folder"
+    )
     assert sentence(tmp_path / "no" / "a.csv").startswith(f"dataset.path={tmp_path}/no/a.csv is not there: ")
 
 
@@ -123,6 +137,8 @@ def test_a_file_that_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     [
         ("a.xlsx", "x", "a.xlsx is none of .csv, .tsv, .txt, .parquet, .npz: save the table as one of them"),
         ("a.csv", "", "a.csv is empty: give a table with a line of names and its rows"),
+        ("a.csv", "\n\n", "a.csv is empty: give a table with a line of names and its rows"),
+        ("a.npz", EMPTY, "a.npz is empty: give a table with a line of names and its rows"),
         ("a.csv", "a,b,a\n1,2,3\n", "a.csv has two columns named 'a', numbers 1 and 3: rename one"),
         ("a.csv", "a,b\n1,2\n3,4,5\n", "a.csv has 3 cells in line 3 and 2 names in its first line, told apart by"),
         ("a.csv", b"a,b\n\x81\x8d,2\n", "a.csv is neither UTF-8 nor Windows-1252 text: save it as UTF-8"),

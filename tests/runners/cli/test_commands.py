@@ -21,6 +21,7 @@ from rawls.runners.schedule.backends.slurm import SlurmCluster
 from rawls.runners.schedule.launcher import Outcome
 from rawls.runners.sweeps.experiments import plan
 from rawls.runners.training.setup import prepare_run
+from tests.datasets.own.made import overrides
 
 SMALL = ["dataset=digits", "scale=smoke", "tracking=off", "seed=0", "algorithm=dpsgd"]
 
@@ -276,6 +277,13 @@ def test_data_fetches_and_says_where_it_lies(
     assert capsys.readouterr().out == "there/images: verified\n"
     assert main(["data", "digits"]) == 0
     assert capsys.readouterr().out == "digits needs no file\n"
+
+
+def test_data_says_what_ones_own_files_hold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["data", "table", *overrides("table", tmp_path)]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == f"{tmp_path}/persons.csv: 240 rows of 6 columns by commas, in UTF-8"
+    assert last == "- that cells of job and height are missing is public (an input says of which rows)"
 
 
 def test_data_fetches_the_weights_of_a_frozen_encoder_too(
