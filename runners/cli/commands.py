@@ -4,13 +4,12 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rawls.runners.cli import completion
 from rawls.runners.cli.arguments import plain, quoted
-from rawls.runners.cli.planned import named_target, no_name, planned
+from rawls.runners.cli.planned import named_target, planned
 from rawls.runners.config.errors import ConfigError, guarded, nearest
 from rawls.runners.store.stored import AUDITS, MANIFEST, audits, variants
 
@@ -154,28 +153,7 @@ def dashboard(arguments: list[str]) -> int:
 
 
 def data(arguments: list[str]) -> int:
-    from rawls.runners.config.compose import compose, look_also_in
-    from rawls.runners.config.specifications import build
-    from rawls.runners.training.features import obtain_weights
-
-    given = look_also_in(arguments)
-    if not given or "=" in given[0]:
-        raise no_name("dataset", "dataset")
-    name, *overrides = given
-    config = compose([f"dataset={name}", *overrides])
-    root, dataset, model = Path(config.data.root), build(config.dataset, "dataset"), build(config.model, "model")
-    needed = len(dataset.findings)
-    print(dataset.findings, end="
-" * bool(needed))
-    # Weights first: data that must be put there by hand, or of which a part is at hand, do not keep them away.
-    for obtain in (partial(obtain_weights, model), dataset.fetch):
-        paths = obtain(root)
-        print("".join(f"{path}: verified
-" for path in paths), end="", flush=True)
-        needed += len(paths)
-    if not needed:
-        print(f"{name} needs no file")
-    return 0
+    return int(importlib.import_module("rawls.runners.cli.data").main(arguments) or 0)
 
 
 def sheet(arguments: list[str]) -> int:
