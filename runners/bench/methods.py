@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -45,6 +42,7 @@ from rawls.models.architectures.tabular_mlp import TabularMlp
 from rawls.models.engines.choose_engine import fused_engine
 from rawls.models.engines.plain import PlainEngine
 from rawls.runners.bench.jax_step import jax_step
+from rawls.runners.bench.memory import memory_taken
 from rawls.runners.process import lifecycle
 
 GROUP_SIZES = (12_000, 5_000, 2_000, 1_000)
@@ -136,12 +134,12 @@ class Problem:
 def measure(name: str, method: str, steps: int) -> dict[str, float]:
     """Milliseconds per step and extra memory; for rawls also the milliseconds that drawing a step's rows takes."""
     step = step_of(name, method)
-    lifecycle.give_back_freed_memory()  # what was freed by then would serve the steps, and not be counted
-    before = _memory()
+    lifecycle.give_back_freedmemory_taken()  # what was freed by then would serve the steps, and not be counted
+    before = memory_taken()
     for _ in range(WARM_UP_STEPS):
         step()
     result = {"ms_per_step": _milliseconds(step, steps)}
-    result["extra_mb"] = (_memory() - before) / 2**20
+    result["extra_mb"] = (memory_taken() - before) / 2**20
     if method == "rawls":
         population = Population(GROUP_SIZES)
         batch_size = MODELS[name].batch or BATCH
@@ -390,13 +388,3 @@ def _drawing(law: SamplingLaw) -> float:
         law.draw_block(streams.generator("sampling", next(blocks)), BLOCK_STEPS)
 
     return _milliseconds(block, 50) / BLOCK_STEPS
-
-
-def _memory() -> int:
-    """Bytes of memory of the process's own, without the code of libraries; not Linux: the peak of all there is."""
-    try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
-    except (OSError, StopIteration):
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -32,6 +31,7 @@ from rawls.models.engines.choose_engine import fused_engine
 from rawls.models.engines.plain import PlainEngine
 from rawls.runners.config.specifications import build
 from rawls.runners.training import gaps
+from rawls.runners.training.cuda import make_cuda_reproducible
 from rawls.runners.training.features import provenance_of, taken
 from rawls.runners.training.length import length_of
 from rawls.runners.training.recording import rows_at_an_evaluation
@@ -176,24 +176,6 @@ def check_model(config: Config) -> None:
         gaps.check_inputs(_some_inputs(_key(config["model"]), _where(config)))
     if config["probe"].get("running"):
         check_running(load(config).num_classes, steps=not isinstance(method, Solver))
-
-
-def make_cuda_reproducible() -> None:
-    """Have this process compute on a GPU in full single precision and in the same order every time.
-
-    To be called before the first tensor is sent there. Runs on a CPU need none of it, and must not get it.
-    """
-    # TF32 rounds to 1e-3: norms would be too low by more than the margin of 1e-5 that their bounds allow for.
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    # index_add_ and cuDNN's weight gradients add up in whatever order threads come; cuBLAS needs a workspace of its own
-    # not to. What has no deterministic kernel warns.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.backends.cudnn.deterministic = True
-    torch.backends.cudnn.benchmark = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    # It would also fill whatever torch.empty makes, on the CPU too; ours is written before it is read.
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def training_rows(

@@ -69,8 +69,8 @@ def budget_figure(manifest: Manifest, store: Store) -> Drawing:
         .assign(quantity=part.name)
         for part in quantities
     ]  # fmt: skip
-    points = pd.concat(parts, ignore_index=True)
-    places = scored.groupby(["method", "target"])[["claim_epsilon", "epsilon_max"]].mean()
+    points = pd.concat(parts, ignore_index=True).astype({"target": float})
+    places = scored.astype({"target": float}).groupby(["method", "target"])[["claim_epsilon", "epsilon_max"]].mean()
     points = points.join(places.astype(float), on=["method", "target"])
     across = 2 if len(quantities) == 4 else len(quantities) if len(axes) > 1 else MOST_PER_ROW
     panels = [

@@ -1,6 +1,4 @@
-import importlib
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -14,14 +12,12 @@ from rawls.runners import train
 from rawls.runners.cli import commands
 from rawls.runners.cli.arguments import plain
 from rawls.runners.cli.commands import COMMANDS, help_text, main
-from rawls.runners.config.compose import choices, composer
+from rawls.runners.config.compose import choices
 from rawls.runners.process.worker import PlannedRun
 from rawls.runners.schedule import launcher
 from rawls.runners.schedule.backends.slurm import SlurmCluster
 from rawls.runners.schedule.launcher import Outcome
 from rawls.runners.sweeps.experiments import plan
-from rawls.runners.training.setup import prepare_run
-from tests.datasets.own.made import overrides
 
 SMALL = ["dataset=digits", "scale=smoke", "tracking=off", "seed=0", "algorithm=dpsgd"]
 
@@ -265,111 +261,6 @@ def test_targets_lists_every_target_and_every_drawing(
     assert listed["asc/table1", "smoke"] == str(len(plan(["experiment=asc/table1", "scale=smoke"]).runs))
     assert listed["asc/table1", "digits-smoke-algorithm=dpsgd-seed=0"] == "1"
     assert listed["asc/calibration", "smoke"] == str(len(plan(["experiment=asc/calibration", "scale=smoke"]).runs))
-
-
-def test_data_fetches_and_says_where_it_lies(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from rawls.datasets.unbalanced_mnist import UnbalancedMnist
-
-    monkeypatch.setattr(UnbalancedMnist, "fetch", lambda self, root: [root / "images"])
-    assert main(["data", "unbalanced_mnist", "data.root=there"]) == 0
-    assert capsys.readouterr().out == "there/images: verified\n"
-    assert main(["data", "digits"]) == 0
-    assert capsys.readouterr().out == "digits needs no file\n"
-
-
-def test_data_says_what_ones_own_files_hold(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["data", "table", *overrides("table", tmp_path)]) == 0
-    first, *_, last = capsys.readouterr().out.splitlines()
-    assert first == f"{tmp_path}/persons.csv: 240 rows of 6 columns by commas, in UTF-8"
-    assert last == "- that cells of job and height are missing is public (an input says of which rows)"
-
-
-def test_data_fetches_the_weights_of_a_frozen_encoder_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from rawls.datasets.blog import Blog
-    from rawls.datasets.core.sources import Source
-    from rawls.runners.training import features
-
-    def obtain(wanted: Sequence[Source], root: Path) -> list[Path]:
-        return [root / source.home for source in wanted]
-
-    monkeypatch.setattr(Blog, "fetch", lambda self, root: obtain(self.sources, root))
-    monkeypatch.setattr(features, "obtain", obtain)
-    files = ["minilm/model.safetensors", "blog/blog_technology_arts.tar.xz", "word_pieces/vocab.txt"]
-    for asked, found in ((["model=distilbert"], files[1:]), (["model=minilm"], files), ([], files)):
-        assert main(["data", "blog", *asked, "data.root=there"]) == 0
-        assert capsys.readouterr().out == "".join(f"there/{name}: verified\n" for name in found)
-
-
-def test_weights_are_fetched_for_data_that_must_be_had_by_hand(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    from rawls.runners.training import features
-
-    monkeypatch.setattr(features, "obtain", lambda sources, root: [root / sources[0].home])
-    assert main(["data", "utkface", f"data.root={tmp_path}"]) == 2
-    told = capsys.readouterr()
-    assert told.out == f"{tmp_path}/resnet50_frozen/model.json: verified\n"
-    assert re.search(r"put it, the folder UTKFace of https://\S+ .*, at \S+/utkface/UTKFace$", told.err)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "module"),
-    [
-        (["--epsilon", "1"], "rawls.accounting.calibration.noise_command"),
-        (["--help"], "rawls.accounting.calibration.noise_command"),
-        (["--noise-multiplier", "2"], "rawls.accounting.calibration.epsilon_command"),
-        (["--noise-multiplier=2"], "rawls.accounting.calibration.epsilon_command"),
-    ],
-)
-def test_budget_goes_both_ways(arguments: list[str], module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[tuple[str, list[str]]] = []
-    monkeypatch.setattr(importlib.import_module(module), "main", lambda given: called.append((module, given)))
-    assert main(["budget", *arguments]) == 0
-    assert called == [(module, arguments)]
-
-
-@pytest.mark.parametrize("epsilon", ["privacy.epsilon=3", "privacy=eps8"])
-def test_budget_of_a_run_is_its_plans(epsilon: str, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    overrides = ["algorithm=dpsgd", "dataset=digits", "scale=smoke", epsilon]
-    assert main(["budget", *overrides]) == 0
-    found = json.loads(capsys.readouterr().out)
-    plan = prepare_run(composer()(overrides)).plan
-    assert plan is not None
-    about: dict[str, Any] = {"algorithm": "dpsgd", "dataset": "digits", "provenance": "real"}
-    about |= {"population": 1034, "batch_size": 16, "steps": 20}
-    assert found == json.loads(json.dumps(about | plan.to_dict()))
-    given = ["privacy=none", f"privacy.noise_multiplier={found['noise_multiplier']}"]
-    assert main(["budget", *overrides[:3], *given]) == 0
-    assert json.loads(capsys.readouterr().out)["epsilon"] == pytest.approx(found["epsilon"])
-    assert list(folder.iterdir()) == []
-
-
-def test_budget_of_an_open_method_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["budget", "algorithm=sgd", "scale=smoke"]) == 0
-    assert json.loads(capsys.readouterr().out)["epsilon"] is None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (
-            ["--steps", "3", "dataset=digits"],
-            "--steps describes any run, dataset=digits one of `rawls train`: give options",
-        ),
-        (["dataset=digts"], "unknown dataset 'digts': did you mean digits?"),
-        (["algorithm=dpsgd", "privacy=none"], "dpsgd is private: set privacy.epsilon"),
-    ],
-)
-def test_what_budget_cannot_answer_is_one_line(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["budget", *arguments]) == 2
-    out, error = capsys.readouterr()
-    assert (out, error.count("\n")) == ("", 1) and sentence in error
 
 
 def test_a_target_is_reproduced_once(capfd: pytest.CaptureFixture[str], folder: Path) -> None:

@@ -17,13 +17,13 @@ import torch
 from rawls.datasets.core.base import InMemory
 from rawls.runners.config.compose import compose, resolve
 from rawls.runners.training import setup
+from rawls.runners.training.cuda import make_cuda_reproducible
 from rawls.runners.training.setup import (
     build_engine,
     check_model,
     device_of,
     gather,
     load,
-    make_cuda_reproducible,
     on_device,
     prepare_run,
 )
