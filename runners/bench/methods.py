@@ -134,7 +134,7 @@ class Problem:
 def measure(name: str, method: str, steps: int) -> dict[str, float]:
     """Milliseconds per step and extra memory; for rawls also the milliseconds that drawing a step's rows takes."""
     step = step_of(name, method)
-    lifecycle.give_back_freedmemory_taken()  # what was freed by then would serve the steps, and not be counted
+    lifecycle.give_back_freed_memory()  # what was freed by then would serve the steps, and not be counted
     before = memory_taken()
     for _ in range(WARM_UP_STEPS):
         step()
