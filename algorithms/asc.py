@@ -6,8 +6,8 @@ Deviations and readings:
   whatever the batch sizes become. The printed numbers use Theorem 27 of Wang et al. (2019), as does `accounting`.
 - No group's batch can exceed the group: m_g is capped at n_g and the excess goes to the other groups.
 - weights='integer' is Algorithm 2 to the letter: the rounded sizes are multiplied at the next update, so a group
-  that reaches zero never returns. weights='continuous' is our option: the weights are kept unrounded and only the
-  batch is rounded.
+  that reaches zero never returns. weights='continuous', our default, keeps the weights unrounded and rounds only the
+  batch; where a target means the letter, its configuration says so.
 - sampling='poisson' is our option beyond the paper: Poisson sampling inside each group, charged by PLD. Thresholds
   then come from accounting/calibration/dominance.py, which makes every step no more revealing than one at rate M/n;
   about half the noise buys the same guarantee (`rawls reproduce asc/calibration` shows it).
@@ -38,12 +38,12 @@ class Asc(GroupReweighting):
 
     Args:
         clip_norm: xi of the calibration, at sampling rate M/n; fixes the noise std sigma = kappa_0 x clip_norm.
-        weights: 'integer' as printed, or 'continuous'.
+        weights: 'continuous', or 'integer' as printed.
         sampling: inside each group; 'poisson' needs accountant pld.
     """
 
     clip_norm: Positive = 1.0
-    weights: Literal["integer", "continuous"] = "integer"
+    weights: Literal["integer", "continuous"] = "continuous"
     sampling: Literal["without_replacement", "poisson"] = "without_replacement"
 
     def plan(self, task: Task, budget: Budget) -> Plan:

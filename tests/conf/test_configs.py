@@ -124,7 +124,8 @@ def tuned(name: str, scale: str = "paper") -> dict[str, Any]:
     for other in said.pop("defaults", []):
         shared = next(iter(other)).removeprefix("optional ") if isinstance(other, dict) else other
         shared = shared.removeprefix("/tuned/").removesuffix("@_global_")
-        said = tuned(f"{shared}/{scale}" if isinstance(other, dict) else shared, scale) | said
+        below = tuned(f"{shared}/{scale}" if isinstance(other, dict) else shared, scale)
+        said = OmegaConf.to_container(OmegaConf.merge(below, said))  # type: ignore[assignment]
     return said
 
 
