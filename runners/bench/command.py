@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
             raise ConfigError(f"rawls bench does not know '{kind}': {nearest(kind, KINDS)}")
     given.workloads = given.workloads.split(",") if given.workloads else None
     for name in given.workloads or ():
-        known = step.WORKLOADS | sweep.WORKLOADS
+        known = step.WORKLOADS.keys() | sweep.WORKLOADS.keys() | each_method.WORKLOADS.keys()
         if name not in known:
             raise ConfigError(f"unknown workload '{name}': {nearest(name, known)}")
     machine = _machine()
@@ -68,7 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="step|methods|sweep|plan|store|pages|results.root=FOLDER",
         help="default: all, to ./results",
     )
-    parser.add_argument("--workloads", help=f"of step and sweep, comma-separated: {','.join(sweep.WORKLOADS)}, …")
+    parser.add_argument(
+        "--workloads", help=f"of step, sweep and methods, comma-separated: {','.join(sweep.WORKLOADS)}, …"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="how often everything is measured; default: 5")
     parser.add_argument("--steps", type=int, help="steps timed in a process; default: the workload's own")
     parser.add_argument("--runs", type=int, default=10_000, help="of store and pages: how many runs; default: 10000")

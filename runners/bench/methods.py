@@ -37,6 +37,7 @@ from rawls.models.architectures.logistic import Logistic
 from rawls.models.architectures.mnist_cnn import MnistCnn
 from rawls.models.architectures.parts.layers import MaxPool2, Tanh
 from rawls.models.architectures.parts.transformer import PADDING, VOCABULARY
+from rawls.models.architectures.preact_resnet18 import PreActResNet18
 from rawls.models.architectures.resnet18 import ResNet18
 from rawls.models.architectures.tabular_mlp import TabularMlp
 from rawls.models.engines.choose_engine import fused_engine
@@ -95,6 +96,12 @@ MODELS = {
     "mnist_cnn_pooled": Model(build=pooled_mnist_cnn, shape=(1, 28, 28), num_classes=10),
     "mnist_cnn": Model(build=MnistCnn().build, shape=(1, 28, 28), num_classes=10),
     "cifar_cnn": Model(build=CifarCnn().build, shape=(3, 32, 32), num_classes=10),
+    "preact_resnet18": Model(
+        build=PreActResNet18(norm="batch", standardised="cifar10_pixels").build,
+        shape=(3, 32, 32),
+        num_classes=10,
+        batch=32,
+    ),
     "resnet18": Model(build=ResNet18().build, shape=(3, 64, 64), num_classes=2, batch=32),
     "distilbert_2": Model(
         build=DistilBert(pretrained=False, layers=2).build, shape=(128,), num_classes=2, batch=8, tokens=True
@@ -267,8 +274,36 @@ def plain(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
     return step
 
 
+def rice(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
+    """The loop of Rice et al. (2020), which attacks a perturbation of its batch first.
+
+    Its attack takes the gradients of the parameters along with those of the perturbation, and ends with a pass more, by
+    whose losses they choose among restarts, of which they make one.
+    """
+    attack, optimizer = PgdAt(), torch.optim.SGD(module.parameters(), lr=0.1)
+
+    def within(delta: Tensor) -> Tensor:
+        return torch.max(torch.min(delta, 1 - inputs), -inputs)
+
+    def step() -> None:
+        delta = within(attack.radius * (2 * torch.rand_like(inputs) - 1)).requires_grad_()
+        for _ in range(attack.attack_steps):
+            nn.functional.cross_entropy(module(inputs + delta), labels).backward()
+            assert delta.grad is not None
+            moved = delta.detach() + attack.step_size * delta.grad.sign()
+            delta.data = within(moved.clamp(-attack.radius, attack.radius))
+            delta.grad.zero_()
+        nn.functional.cross_entropy(module(inputs + delta), labels, reduction="none")
+        losses = nn.functional.cross_entropy(module((inputs + delta.detach()).clamp(0, 1)), labels)
+        optimizer.zero_grad()
+        losses.backward()
+        optimizer.step()
+
+    return step
+
+
 def adversarial(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
-    """What a training loop without privacy does that attacks its batch first, as algorithms/pgd_at.py does."""
+    """The same work as algorithms/pgd_at.py does it: the attack takes gradients of the inputs alone, once a step."""
     attack, optimizer = PgdAt(), torch.optim.SGD(module.parameters(), lr=0.1)
     lowest, highest = (inputs - attack.radius).clamp_min(0), (inputs + attack.radius).clamp_max(1)
 

@@ -1,10 +1,11 @@
 """The methods that are compared do the same work."""
 
 import pytest
+import torch
 
 from rawls.algorithms.pgd_at import PgdAt
 from rawls.models.architectures.parts.transformer import PADDING
-from rawls.runners.bench import methods, step, sweep
+from rawls.runners.bench import each_method, methods, step, sweep
 
 
 @pytest.mark.filterwarnings("ignore:optax.global_norm:DeprecationWarning")  # jax-privacy's affair
@@ -43,5 +44,20 @@ def test_a_workload_has_the_batch_and_the_inputs_of_its_model() -> None:
     assert inputs.shape == (methods.BATCH, 104)
 
 
+def test_the_loops_that_attack_train_alike() -> None:
+    """From the same starts to the same parameters, but for rounding; not without the attack."""
+    problem = methods.Problem.of("logistic")
+    images, labels = problem.batch()[0].sigmoid(), problem.batch()[1]
+    trained = []
+    for loop in (methods.rice, methods.adversarial, methods.plain):
+        torch.manual_seed(0)
+        module = problem.build()
+        torch.manual_seed(1)
+        loop(module, images, labels)()
+        trained.append(torch.cat([parameter.detach().flatten() for parameter in module.parameters()]))
+    torch.testing.assert_close(trained[0], trained[1], rtol=1e-4, atol=1e-6)
+    assert (trained[0] - trained[2]).abs().max() > 1e-4
+
+
 def test_every_workload_has_a_model() -> None:
-    assert methods.MODELS.keys() == step.WORKLOADS.keys() | sweep.WORKLOADS.keys()
+    assert methods.MODELS.keys() == step.WORKLOADS.keys() | sweep.WORKLOADS.keys() | each_method.WORKLOADS.keys()
