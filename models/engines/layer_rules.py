@@ -20,8 +20,6 @@ from torch import Tensor, nn
 from rawls.models.engines.kernels import conv2d
 from rawls.models.engines.kernels.matmul import add_product
 
-_aten = torch.ops.aten
-
 AddWeighted = Callable[[Tensor, list[Tensor]], None]
 """(weights [sample], views of the layer's parameters in the total) -> adds the layer's weighted sum there."""
 Passed = tuple[Tensor, Tensor]
@@ -201,19 +199,6 @@ def _affine(layer: Any, kept: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, 
     return squares, add
 
 
-def _of_group_norm(layer: nn.GroupNorm, passed: Passed) -> tuple[Tensor, Tensor]:
-    """As torch computes them of one sample: the channels of all samples are taken for those of one."""
-    a, g = (values.contiguous() for values in passed)
-    samples, channels = a.shape[:2]
-    places = a[0, 0].numel() if samples else 1
-    groups = samples * layer.num_groups
-    _, mean, scale = torch.native_group_norm(a, None, None, samples, channels, places, layer.num_groups, layer.eps)
-    sizes: Any = (a.new_empty(samples * channels), 1, samples * channels, places, groups, [False, True, True])
-    of_one = (values.view(1, samples * channels, places) for values in (g, a))
-    _, scales, shifts = _aten.native_group_norm_backward(*of_one, mean.view(1, -1), scale.view(1, -1), *sizes)
-    return scales.view(samples, channels), shifts.view(samples, channels)
-
-
 def _of_layer_norm(layer: nn.LayerNorm, passed: Passed) -> tuple[Tensor, Tensor]:
     a, g = passed
     normalised = nn.functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
@@ -229,6 +214,6 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: Rule(_linear),
     nn.Conv2d: Rule(_conv2d, _keep_of_conv2d),
     nn.Embedding: Rule(_embedding),
-    nn.GroupNorm: Rule(_affine, _of_group_norm),
+    nn.GroupNorm: Rule(_affine),
     nn.LayerNorm: Rule(_affine, _of_layer_norm),
 }

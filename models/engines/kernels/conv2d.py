@@ -90,25 +90,41 @@ def squares_by_positions(layer: nn.Conv2d, passed: Sequence[tuple[Tensor, Tensor
     """Squared norms [sample] of gradients that are each a sum over (what went in, gradient of what came out).
 
     A weight's gradient is a sum over positions of gradient x the input that the weight meets there. So its square is
-    one over pairs of positions: the product of the two gradients, times that of the two inputs, added up over the
-    places of the filter. All products of inputs are taken once, whatever the place.
+    one over pairs of positions: the product of the two gradients, times that of the inputs that the filter meets at
+    both.
     """
-    a, g = (torch.stack(values, 1) for values in zip(*passed, strict=True))  # [sample, point, channel, row, column]
-    of_inputs = nn.functional.pad(_products(a), _around(layer) + (0, 0) + _around(layer))
-    of_outputs = _products(g)
-    out_rows, out_columns = g.shape[3:]
-    at_places = torch.zeros_like(of_outputs)
+    of_outputs = _products([g.flatten(2) for _, g in passed])
+    if layer.kernel_size == (1, 1):
+        of_inputs = _products([_met(layer, a, g).flatten(1, 3).flatten(2) for a, g in passed])
+    else:
+        of_inputs = _products_of_shifted(layer, passed)
+    squares = of_inputs.mul_(of_outputs).sum((1, 2)).clamp_min_(0).to(layer.weight.dtype)
+    if layer.bias is not None:
+        squares.add_(torch.stack([g.sum((2, 3)) for _, g in passed]).sum(0).square().sum(1))
+    return squares
+
+
+def _products(values: Sequence[Tensor]) -> Tensor:
+    """[sample, position, position] of [sample, value, position]; double, for what they add up to may all but cancel."""
+    together = torch.cat([one.double() for one in values], 2)
+    return together.mT @ together
+
+
+def _products_of_shifted(layer: nn.Conv2d, passed: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Of what the filter meets at each position.
+
+    Positions overlap, so all products of the inputs themselves are taken once, and added up over the places of the
+    filter.
+    """
+    (a, g), points = passed[0], len(passed)
+    (rows, columns), image = g.shape[2:], a.shape[2:]
+    each = _products([a.flatten(2) for a, _ in passed]).view(len(a), points, *image, points, *image)
+    each = nn.functional.pad(each, (*_around(layer), 0, 0, *_around(layer)))
+    total = each.new_zeros(len(a), points, rows, columns, points, rows, columns)
     for row, column in product(*map(range, layer.kernel_size)):
-        rows, columns = _places(layer, 0, row, out_rows), _places(layer, 1, column, out_columns)
-        at_places += of_inputs[:, :, rows, columns, :, rows, columns]
-    squares = (at_places * of_outputs).sum((1, 2, 3, 4, 5, 6)).clamp_min_(0).to(g.dtype)
-    return squares if layer.bias is None else squares.add_(g.sum((1, 3, 4)).square().sum(1))
-
-
-def _products(values: Tensor) -> Tensor:
-    """Of all pairs of positions, [sample, (point, row, column) twice]; double, for what they add up to may cancel."""
-    columns = values.transpose(1, 2).flatten(2).double()
-    return (columns.mT @ columns).view(len(values), *(2 * [values.shape[1], *values.shape[3:]]))
+        at = _places(layer, 0, row, rows), _places(layer, 1, column, columns)
+        total += each[:, :, *at, :, *at]
+    return total.view(len(a), points * rows * columns, -1)
 
 
 def _around(layer: nn.Conv2d) -> tuple[int, ...]:

@@ -75,6 +75,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         lambda: head(nn.Conv2d(16, 5, (3, 2), stride=(1, 2), padding=(2, 1), dilation=2, bias=False), features=90),
         DEEP,
     ),
+    "convolution of one place, strided": (lambda: head(nn.Conv2d(16, 5, 1, stride=(1, 2)), features=90), DEEP),
     "convolutions and pooling": (
         lambda: nn.Sequential(
             nn.Sequential(nn.Conv2d(2, 8, 3, padding=1), MaxPool2(), Tanh()),
@@ -88,6 +89,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         IMAGE,
     ),
     "group norm of images": (lambda: head(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), features=120), IMAGE),
+    "group norm without bias": (lambda: head(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4, bias=False), features=120), IMAGE),
     "group norm of vectors": (lambda: head(nn.GroupNorm(3, 9), nn.Tanh(), features=9), VECTOR),
     "layer norm": (lambda: head(nn.Linear(9, 7), nn.LayerNorm(7), nn.Tanh(), features=14), SHORT),
     "layer norm of two dimensions, without bias": (lambda: head(nn.LayerNorm(SHORT, bias=False), features=18), SHORT),
