@@ -87,7 +87,8 @@ def _in_process(name: str, rounds: int, steps: int) -> dict[str, list[float]]:
     """Milliseconds of a step, by method and round; torch is imported only now, after the process is prepared."""
     lifecycle.prepare_process()
     from rawls.algorithms.core.method import Attacks
-    from rawls.runners.bench.methods import BATCH, Problem, adversarial, open_stepper_of, plain, rice, stepper_of
+    from rawls.runners.bench.methods import BATCH, Problem, open_stepper_of, stepper_of
+    from rawls.runners.bench.plain_loops import adversarial, plain, rice
 
     problem = Problem.of(name)
     steps_by_method: dict[str, tuple[Callable[[], object], int]] = {}

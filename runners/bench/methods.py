@@ -29,7 +29,6 @@ from rawls.algorithms.core.open_step import OpenMember, OpenStep
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.rows import Batch, TrainingRows
 from rawls.algorithms.core.step import PrivateMember, PrivateStep
-from rawls.algorithms.pgd_at import PgdAt
 from rawls.datasets.core.base import InMemory, rows_at_once
 from rawls.models.architectures.cifar_cnn import CifarCnn
 from rawls.models.architectures.distilbert import DistilBert
@@ -44,6 +43,7 @@ from rawls.models.engines.choose_engine import fused_engine
 from rawls.models.engines.plain import PlainEngine
 from rawls.runners.bench.jax_step import jax_step
 from rawls.runners.bench.memory import memory_taken
+from rawls.runners.bench.plain_loops import Step, plain
 from rawls.runners.process import lifecycle
 
 GROUP_SIZES = (12_000, 5_000, 2_000, 1_000)
@@ -54,8 +54,6 @@ FEW_DRAWS = 60
 CPU = torch.device("cpu")
 ASC = Asc()
 warnings.filterwarnings("ignore", "Full backward hook is firing")  # Opacus', on inputs that need no gradient
-
-Step = Callable[[], object]
 
 
 def pooled_mnist_cnn(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
@@ -260,64 +258,6 @@ def _rows(problem: Problem) -> TrainingRows:
 
 def _budget(method: Method) -> Budget:
     return Budget(epsilon=8.0, delta=1e-5, neighbouring=method.neighbouring, accountant="rdp", search="tight")
-
-
-def plain(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
-    """What a training loop without privacy does."""
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(module(inputs), labels).backward()
-        optimizer.step()
-
-    return step
-
-
-def rice(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
-    """The loop of Rice et al. (2020), which attacks a perturbation of its batch first.
-
-    Its attack takes the gradients of the parameters along with those of the perturbation, and ends with a pass more, by
-    whose losses they choose among restarts, of which they make one.
-    """
-    attack, optimizer = PgdAt(), torch.optim.SGD(module.parameters(), lr=0.1)
-
-    def within(delta: Tensor) -> Tensor:
-        return torch.max(torch.min(delta, 1 - inputs), -inputs)
-
-    def step() -> None:
-        delta = within(attack.radius * (2 * torch.rand_like(inputs) - 1)).requires_grad_()
-        for _ in range(attack.attack_steps):
-            nn.functional.cross_entropy(module(inputs + delta), labels).backward()
-            assert delta.grad is not None
-            moved = delta.detach() + attack.step_size * delta.grad.sign()
-            delta.data = within(moved.clamp(-attack.radius, attack.radius))
-            delta.grad.zero_()
-        nn.functional.cross_entropy(module(inputs + delta), labels, reduction="none")
-        losses = nn.functional.cross_entropy(module((inputs + delta.detach()).clamp(0, 1)), labels)
-        optimizer.zero_grad()
-        losses.backward()
-        optimizer.step()
-
-    return step
-
-
-def adversarial(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:
-    """The same work as algorithms/pgd_at.py does it: the attack takes gradients of the inputs alone, once a step."""
-    attack, optimizer = PgdAt(), torch.optim.SGD(module.parameters(), lr=0.1)
-    lowest, highest = (inputs - attack.radius).clamp_min(0), (inputs + attack.radius).clamp_max(1)
-
-    def step() -> None:
-        at = torch.clamp(inputs + attack.radius * (2 * torch.rand_like(inputs) - 1), lowest, highest)
-        for _ in range(attack.attack_steps):
-            at.requires_grad_()
-            (gradients,) = torch.autograd.grad(nn.functional.cross_entropy(module(at), labels), at)
-            at = torch.clamp(at.detach() + attack.step_size * gradients.sign(), lowest, highest)
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(module(at), labels).backward()
-        optimizer.step()
-
-    return step
 
 
 def _hooks(module: nn.Module, inputs: Tensor, labels: Tensor) -> Step:

@@ -5,7 +5,7 @@ import torch
 
 from rawls.algorithms.pgd_at import PgdAt
 from rawls.models.architectures.parts.transformer import PADDING
-from rawls.runners.bench import each_method, methods, step, sweep
+from rawls.runners.bench import each_method, methods, plain_loops, step, sweep
 
 
 @pytest.mark.filterwarnings("ignore:optax.global_norm:DeprecationWarning")  # jax-privacy's affair
@@ -32,7 +32,7 @@ def test_a_method_without_privacy_steps_on_one_batch_as_its_plain_loop_does(monk
     assert stepper.batch is batch and not stepper.params.equal(before)
     module = problem.build()
     start = [parameter.detach().clone() for parameter in module.parameters()]
-    methods.adversarial(module, batch.inputs[0], batch.labels[0])()
+    plain_loops.adversarial(module, batch.inputs[0], batch.labels[0])()
     assert not all(one.equal(other) for one, other in zip(module.parameters(), start, strict=True))
 
 
@@ -49,7 +49,7 @@ def test_the_loops_that_attack_train_alike() -> None:
     problem = methods.Problem.of("logistic")
     images, labels = problem.batch()[0].sigmoid(), problem.batch()[1]
     trained = []
-    for loop in (methods.rice, methods.adversarial, methods.plain):
+    for loop in (plain_loops.rice, plain_loops.adversarial, plain_loops.plain):
         torch.manual_seed(0)
         module = problem.build()
         torch.manual_seed(1)
