@@ -58,7 +58,8 @@ _COLUMNS: dict[str, dict[str, str]] = {
     # one row per line of history.jsonl; a half-written last line is left out
     "history": {
         "run_id": "the run",
-        "kind": "'evaluation', or what a probe calls its lines ('sampling_variance', 'group_gradients')",
+        "kind": "'evaluation', or what a probe calls its lines ('sampling_variance', 'group_gradients', 'gaps', "
+        "'running')",
         "step": "steps taken",
         "epoch": "the same in epochs",
         "split": "what was evaluated: 'valid', and since it is logged 'train' and 'test'; choices are made by 'valid' "
@@ -68,7 +69,8 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "avg": "mean of the group accuracies",
         "variance": "of a probe of the sampling variance",
         "…": "whatever else the runs logged, under its own name: accuracy, loss, count, group_weights, and of a "
-        "probe gradient_norm, gradient_variance, clipping_error (one entry per group, as lists or arrays)",
+        "probe gradient_norm, gradient_variance, clipping_error, train_accuracy and test_accuracy of the whole parts, "
+        "running_accuracy of the batches (one entry per group, as lists or arrays)",
     },
     # one row per run, split and group, of the last iterate; a plan-only run has one per group, without a split. The
     # frame `partition` has the same columns, of the groups that rows are drawn and charged by
