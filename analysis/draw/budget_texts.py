@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from rawls.analysis.draw.titles import DASH
+from rawls.analysis.read.manifest import coordinate
 
 OPEN = "no privacy"
 ROUNDING = 1.001  # an epsilon is another if it differs by more
@@ -16,6 +17,16 @@ ROUNDING = 1.001  # an epsilon is another if it differs by more
 def epsilons(runs: pd.DataFrame) -> "pd.Series[float]":
     """Of each run, where it stands on an axis of budgets: its target, or what the given noise came to; NaN if open."""
     return runs["epsilon_target"].astype(float).fillna(runs["epsilon_max"].astype(float))
+
+
+def asked_budgets(runs: pd.DataFrame) -> "pd.Series[object]":
+    """Of each run of a manifest, which budget was asked for, done or not: a noise, or an epsilon; None if neither."""
+    noise, epsilon = (coordinate(runs, name) for name in ("noise_multiplier", "epsilon"))
+    told = [
+        f"noise {given:g}" if given is not None else None if target is None else f"ε {target:g}"
+        for given, target in zip(noise, epsilon, strict=True)
+    ]
+    return pd.Series(told, index=runs.index, dtype=object)
 
 
 def is_open(runs: pd.DataFrame) -> "pd.Series[bool]":

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from rawls.analysis.compare.against_paper import Measured, compare
-from rawls.analysis.draw.budget_texts import OPEN, epsilons, is_open, rules_told
+from rawls.analysis.draw.budget_texts import OPEN, asked_budgets, epsilons, is_open, rules_told
 from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.figures import MOST_PER_ROW, Panel, Sheet
 from rawls.analysis.draw.group_scores import by_seed, group_titles, score_groups, without_privacy
@@ -61,7 +61,7 @@ def budget_figure(manifest: Manifest, store: Store) -> Drawing:
     runs = of_one_dataset(manifest, store)
     targets = epsilons(runs).fillna(pd.to_numeric(coordinate(runs, "epsilon")))
     runs = runs.assign(target=targets.where(~is_open(runs)))
-    manifest.check_one_run_per(runs, "method", "target", "seed")
+    manifest.check_one_run_per(runs.assign(asked=asked_budgets(runs)), "method", "asked", "seed")
     axes, quantities = _axes(manifest), _quantities(manifest, runs, store.groups)
     scored = _scored(manifest, runs, store)
     parts = [

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from rawls.analysis.compare.against_paper import Measured, compare
-from rawls.analysis.draw.budget_texts import between, claim_text, is_open, rules_told
+from rawls.analysis.draw.budget_texts import asked_budgets, between, claim_text, is_open, rules_told
 from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.figures import MOST_PER_ROW, Panel, Sheet
 from rawls.analysis.draw.gap_scores import RUNNING, gap_scores, group_gaps
@@ -91,6 +91,7 @@ class _Point:
 
 def train_test_figure(manifest: Manifest, store: Store) -> Drawing:
     runs = of_one_dataset(manifest, store)
+    runs = runs.assign(asked=asked_budgets(runs))
     against, gaps, axes = str(manifest.draw.get("against", "methods")), _gaps(manifest), _axes(manifest)
     if against not in ("methods", "epsilon"):
         raise ValueError(f"draw.against is {against!r}, which is neither methods nor epsilon")
@@ -134,17 +135,21 @@ def _points(manifest: Manifest, store: Store, runs: pd.DataFrame, *, by_budget: 
         if asked.empty:
             continue
         private = not bool(is_open(asked).any())
-        manifest.check_one_run_per(asked, *(["epsilon_max"] if by_budget and private else []), "seed")
-        keys = sorted(asked["epsilon_max"].dropna().unique()) if by_budget and private else [None]
-        for key in keys:
-            of_key = asked if key is None else asked[asked["epsilon_max"] == key]
-            rows = last[last["run_id"].isin(of_key["run_id"])]
-            found.append(_Point(name=method, method=method, rows=rows, needed=len(of_key), private=private))
+        manifest.check_one_run_per(asked, *(["asked"] if by_budget else []), "seed")
+        for own in _by_budget(asked) if by_budget and private else [asked]:
+            rows = last[last["run_id"].isin(own["run_id"])]
+            found.append(_Point(name=method, method=method, rows=rows, needed=len(own), private=private))
         if early is not None and not private:
             rows = early[early["method"] == method]
             name = EARLY.format(method)
             found.append(_Point(name=name, method=method, rows=rows, needed=len(asked), private=False))
     return found
+
+
+def _by_budget(runs: pd.DataFrame) -> list[pd.DataFrame]:
+    """The runs of each budget that was asked for, as what is proven rises; those that are not known come last."""
+    parts = [own for _, own in runs.groupby("asked", sort=False, dropna=False)]
+    return sorted(parts, key=lambda own: own["epsilon_max"].astype(float).fillna(math.inf).min())
 
 
 def _side_by_side(found: Sequence[_Point], gaps: Sequence[str]) -> list[Panel]:

@@ -182,6 +182,15 @@ def test_points_of_given_noise_are_set_beside_the_printed_ones(tmp_path: Path) -
     assert len(found) == 6
 
 
+def test_noises_that_are_not_trained_yet_are_no_doubles(tmp_path: Path) -> None:
+    runs = [claimed(tmp_path, "dpsgd", 0, 0.5, (1.67, 4.13), 0.7)]
+    runs += [entry(f"lost {noise}", label="dpsgd", dataset="celeba_hair", noise_multiplier=noise) for noise in (1, 2)]
+    content = manifest("wysiwyg/fig4_celeba", runs, kind="budget_figure", axes=["claimed", "proven"], metrics=["wga"])
+    drawing = budget_figure(Manifest.of(content), load(tmp_path))
+    assert [[cell.text for cell in row] for row in drawing.tables[0].rows] == [["DPSGD", "1.67", "4.13", "20.0"]]
+    assert "UNFINISHED: 1 of 3 runs" in drawing.text
+
+
 def test_an_axis_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="draw.axes has 'printed', which is none of target, claimed, proven"):
         by_claim(tmp_path, axes=["printed"])

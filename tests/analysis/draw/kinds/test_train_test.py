@@ -52,7 +52,7 @@ def run_of(root: Path, label: str, seed: int, evaluations: list[tuple[Any, ...]]
         }  # fmt: skip
     lines = history(evaluations, 0.95 if label == "sgd" else None)
     write_run(root, run, algorithm=label, seed=seed, group_names=GROUPS, history=lines, **own)
-    return entry(run, label=label, seed=seed)
+    return entry(run, label=label, seed=seed, **({"noise_multiplier": plan["epsilon"]} if plan else {}))
 
 
 def drawn(root: Path, runs: list[dict[str, Any]], **options: Any) -> Drawing:
@@ -148,6 +148,18 @@ def test_the_papers_training_accuracy_is_held_against_the_running_one(tmp_path: 
         ["SGD", "CelebA (hair) training WGA", "99.4", "95.0 ± 0.0 (n=2)"],
         ["SGD", "CelebA (hair) test WGA", "41.7", "40.0 ± 0.0 (n=2)"],
     ]
+
+
+def test_what_is_not_trained_yet_leaves_gaps(tmp_path: Path) -> None:
+    missing = [entry(f"lost {noise}", label="dpsgd", noise_multiplier=noise) for noise in (1, 10)]
+    runs = [run_of(tmp_path, "dpsgd", 0, PRIVATE, epsilon=4.13, claim=1.67), *missing]
+    drawing = drawn(tmp_path, runs, against="epsilon", gaps=["wga"])
+    assert [[cell.text for cell in row][2:4] for row in drawing.tables[0].rows] == [
+        ["4.13", "50.0"], ["–", "– (n=0/1)"], ["–", "– (n=0/1)"],
+    ]  # fmt: skip
+    assert "UNFINISHED: 1 of 3 runs" in drawing.text
+    with pytest.raises(ValueError, match="2 runs for DP-SGD"):
+        drawn(tmp_path, [*runs, missing[0] | {"run_id": "again"}], against="epsilon")
 
 
 def test_runs_that_did_not_measure_draw_nothing(tmp_path: Path) -> None:
