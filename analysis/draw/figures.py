@@ -106,7 +106,8 @@ class Panel:
 class Sheet:
     """Panels side by side, `across` to a row. `methods` is the paper's list; `stamp` is printed above them.
 
-    With `legend` False the panels' titles name the methods, and all panels have the same x axis.
+    With `legend` False the panels' titles name the methods, and all panels have the same x axis. `wide`: a single panel
+    has the page's width too.
     """
 
     panels: Sequence[Panel]
@@ -115,6 +116,7 @@ class Sheet:
     share_y: bool = False
     legend: bool = True
     across: int = MOST_PER_ROW
+    wide: bool = False
 
     def files(self) -> dict[str, Write]:
         """figure.png and figure.pdf."""
@@ -160,9 +162,10 @@ def draw(sheet: Sheet) -> "Figure":
 
     across = min(len(sheet.panels), sheet.across)
     down = -(-len(sheet.panels) // across)
-    letters = LETTERS // max(across, 2)
+    paged = across > 1 or sheet.wide
+    letters = LETTERS // (across if paged else 2)
     taller = 0.5 * down * any(_is_crowded(panel.ticks, letters) for panel in sheet.panels)
-    size = (PAGE, 1.95 * down + 0.4 + taller) if across > 1 else (COLUMN, 2.6 + taller)
+    size = (PAGE, 1.95 * down + 0.4 + taller) if paged else (COLUMN, 2.6 + taller)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(down, across, squeeze=False, sharey=sheet.share_y).ravel().tolist()
     style = looks(sheet.methods)
@@ -174,9 +177,9 @@ def draw(sheet: Sheet) -> "Figure":
         axis.remove()
     axes = axes[: len(sheet.panels)]
     _begin_at_zero(axes, sheet.panels)
-    stamp = _wrap(sheet.stamp, 100 if across > 1 else 46)
+    stamp = _wrap(sheet.stamp, 100 if paged else 46)
     if sheet.legend:
-        _legend(figure, axes, sheet.methods, stamp, wide=across > 1)
+        _legend(figure, axes, sheet.methods, stamp, wide=paged)
     else:
         _same_x(axes, sheet.panels)
         figure.suptitle(stamp, **STAMP)

@@ -99,7 +99,7 @@ def train_test_figure(manifest: Manifest, store: Store) -> Drawing:
     panels = _against_epsilon(found, axes, gaps, runs) if against == "epsilon" else _side_by_side(found, gaps)
     across = _across(len(axes) + len(gaps)) if against == "epsilon" else min(2, 1 + len(gaps))  # names take room
     data = pd.concat([panel.data for panel in panels], ignore_index=True)
-    sheet = Sheet(panels=panels, methods=[*SERIES.values(), GAP, BOUND], across=across)
+    sheet = Sheet(panels=panels, methods=[*SERIES.values(), GAP, BOUND], across=across, wide=True)
     beside = _beside_the_papers(manifest, runs, found)
     return drawing(manifest, runs, data, _summary(runs, found, gaps), sheet, comparison=beside)
 
