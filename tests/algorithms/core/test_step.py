@@ -156,7 +156,7 @@ def test_stack_makes_columns_of_numbers_that_differ() -> None:
     assert runs == slice(0, 2)
     torch.testing.assert_close(getattr(stacked, "group_lr"), torch.tensor([[0.1], [0.2]]))  # noqa: B009
     assert getattr(stacked, "loss_clip") == 1.0  # noqa: B009
-    one, other = method_of("asc", group_lr=0.1), method_of("asc", weights="continuous")
+    one, other = method_of("asc", group_lr=0.1), method_of("asc", weights="integer")
     assert stack([one, other, other, method_of("azb")], torch.zeros(1)) == [
         (slice(0, 1), one),
         (slice(1, 3), other),
