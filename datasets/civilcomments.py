@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, Split, apportion
 from rawls.datasets.core.overlapping import Overlapping
 from rawls.datasets.core.simulate import SimulatedTexts
-from rawls.datasets.core.sources import Package, Source, digest_of, locate, obtain, verified
+from rawls.datasets.core.sources import Package, Source, digest_of, locate, obtain, sha256, verified
 from rawls.datasets.core.texts import Texts
 from rawls.datasets.core.word_pieces import VOCABULARY, VOCABULARY_SIZE, WordPieces
 
@@ -146,7 +146,7 @@ class CivilComments(Dataset):
             Split(*parts),
             root,
             "real",
-            {},
+            {FILE: sha256(path)},
         )
 
     def _read_stand_in(self, root: Path) -> Data:

@@ -27,7 +27,7 @@ import pandas as pd
 
 from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, Split, addressed, seeded_split
 from rawls.datasets.core.simulate import SimulatedTexts
-from rawls.datasets.core.sources import Source, digest_of, locate, obtain, verified
+from rawls.datasets.core.sources import Source, digest_of, locate, obtain, sha256, verified
 from rawls.datasets.core.texts import Texts
 from rawls.datasets.core.word_pieces import VOCABULARY, VOCABULARY_SIZE, WordPieces
 
@@ -118,14 +118,14 @@ class Mnli(Dataset):
         order = _by_length(pairs)
         part_of = table["split"].to_numpy()[order]
         split = Split(*(np.flatnonzero(part_of == part) for part in range(3)))
-        sources = {VOCABULARY.filename: VOCABULARY.sha256}
+        sources = {path.name: sha256(path) for path in (*parts, metadata)}
         return self._of_pairs([pairs[place] for place in order], root, lambda seed: split, "real", sources)
 
     def _read_subset(self, root: Path) -> Data:
         pairs = [_pair(row, "premise", "hypothesis", "label") for row in _lines(verified(SUBSET, root, self.name))]
         pairs = [pairs[place] for place in _by_length(pairs)]
         groups = np.array([pair.group for pair in pairs], dtype=np.int64)
-        sources = {source.filename: source.sha256 for source in (SUBSET, VOCABULARY)}
+        sources = {SUBSET.filename: SUBSET.sha256}
         return self._of_pairs(pairs, root, lambda seed: _seeded(groups, seed), "subset", sources)
 
     def _of_pairs(
@@ -139,7 +139,7 @@ class Mnli(Dataset):
         pieces = WordPieces.read(verified(VOCABULARY, root, self.name))
         inputs = Texts([(pair.first, pair.second) for pair in pairs], pieces.encode_pairs, LENGTH)
         groups = np.array([pair.group for pair in pairs], dtype=np.int64)
-        return _data(inputs, groups, splits, provenance, sources)
+        return _data(inputs, groups, splits, provenance, {**sources, VOCABULARY.filename: VOCABULARY.sha256})
 
     def simulate(self) -> Data:
         """Class and group tell in how often words occur, in the first text as in the second."""

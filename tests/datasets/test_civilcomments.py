@@ -101,6 +101,7 @@ def test_wilds_file_in_its_parts_by_length(whole: Path) -> None:
     assert CivilComments().found(whole) == "real"
     data = read(whole, "real")
     assert data.provenance == "real" and data.num_classes == 2 and data.one_split
+    assert set(data.sources) == {civilcomments.FILE, "vocab.txt"}
     texts = ["man", "a a a", "a man", "a a a a", "a a a a a"]
     order = sorted(range(5), key=lambda row: len(COMMENTS_OF_FILE[row][0]))
     assert [COMMENTS_OF_FILE[row][0] for row in order] == [texts[0], "a man", "a a a", *texts[3:]]

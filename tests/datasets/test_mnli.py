@@ -82,7 +82,11 @@ def test_all_pairs_of_the_three_files_on_which_annotators_agree(whole: Path) -> 
     """In order of length; parts are those of the metadata."""
     assert Mnli().found(whole) == "real"
     data = Mnli().load(whole)
-    assert data.provenance == "real" and data.num_classes == 3 and set(data.sources) == {"vocab.txt"}
+    assert (
+        data.provenance == "real"
+        and data.num_classes == 3
+        and set(data.sources) == {*mnli.FILES, mnli.METADATA, "vocab.txt"}
+    )
     assert data.labels.tolist() == [1, 0, 2, 0, 1]
     assert [Mnli.group_names[group] for group in data.groups] == [
         "entailment, no negation", "contradiction, negation", "neutral, no negation", "contradiction, no negation",
