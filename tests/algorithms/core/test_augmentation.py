@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from rawls.algorithms.sgd import Sgd
 from rawls.models.engines.plain import PlainEngine
 from tests.algorithms.small import SIZES, TASK, rows
 
+Build = Callable[[], nn.Module]
 SHAPE = (2, 6, 7)
 STEPS = 5
 ATTACK = PgdAt(attack_steps=2, augmentation="crop_and_flip")
@@ -66,8 +67,16 @@ def small_cnn() -> nn.Module:
     return nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.Flatten(), nn.Linear(3 * 4 * 5, 3))
 
 
-def fleet(methods: Sequence[OpenMethod], keys: Sequence[str], params: Tensor | None = None) -> OpenStep:
-    engine = PlainEngine(small_cnn, device=torch.device("cpu"))
+def normed_cnn() -> nn.Module:
+    """With statistics of the batch, which it keeps, and draws of its own."""
+    layers = list(small_cnn().children())
+    return nn.Sequential(layers[0], nn.BatchNorm2d(3), nn.Dropout(0.2), *layers[1:])
+
+
+def fleet(
+    methods: Sequence[OpenMethod], keys: Sequence[str], rows_before: Tensor | None = None, build: Build = small_cnn
+) -> OpenStep:
+    engine = PlainEngine(build, device=torch.device("cpu"))
     images = torch.rand(sum(SIZES), *SHAPE, generator=torch.Generator().manual_seed(1))
     data = replace(rows(), gather=lambda wanted: images[wanted])
     optimizer = Optimizer(lr=0.5)
@@ -75,14 +84,17 @@ def fleet(methods: Sequence[OpenMethod], keys: Sequence[str], params: Tensor | N
         OpenMember(method=method, optimizer=optimizer, task=TASK, streams=Streams(key), data=data, state={})
         for method, key in zip(methods, keys, strict=True)
     ]
-    return OpenStep(engine, members, torch.stack([engine.initial(0)] * len(members)) if params is None else params)
+    return OpenStep(
+        engine, members, torch.stack([engine.initial(0)] * len(members)) if rows_before is None else rows_before
+    )
 
 
-def trained(methods: Sequence[OpenMethod], keys: Sequence[str]) -> Tensor:
-    stepper = fleet(methods, keys)
+def trained(methods: Sequence[OpenMethod], keys: Sequence[str], build: Build = small_cnn) -> Tensor:
+    """Parameters, and behind them the statistics that a model keeps, of each run."""
+    stepper = fleet(methods, keys, build=build)
     for step in range(STEPS):
         stepper.step(step)
-    return stepper.params
+    return stepper.rows
 
 
 def by_torch(*, attack_first: bool = False) -> Tensor:
@@ -127,18 +139,19 @@ def test_a_step_augments_and_then_attacks() -> None:
     assert (found - trained([replace(ATTACK, augmentation=None)], ["a"])[0]).abs().max() > 1e-3
 
 
-def test_augmented_runs_stand_in_fleets_as_alone_and_resume() -> None:
+@pytest.mark.parametrize("build", [small_cnn, normed_cnn])
+def test_augmented_runs_stand_in_fleets_as_alone_and_resume(build: Build) -> None:
     """Bit for bit, beside runs that are not augmented; a fleet that begins at a later step draws what belongs to it."""
     methods = [ATTACK, Sgd(), replace(ATTACK, augmentation=None), Sgd(augmentation="crop_and_flip")]
     keys = ["a", "b", "c", "d"]
-    together = trained(methods, keys)
+    together = trained(methods, keys, build)
     for run, (method, key) in enumerate(zip(methods, keys, strict=True)):
-        assert torch.equal(trained([method], [key])[0], together[run])
-    first = fleet(methods, keys)
+        assert torch.equal(trained([method], [key], build)[0], together[run])
+    first = fleet(methods, keys, build=build)
     for step in range(2):
         first.step(step)
-    second = fleet(methods, keys, first.params.clone())
+    second = fleet(methods, keys, first.rows.clone(), build)
     for step in range(2, STEPS):
         second.step(step)
-    assert torch.equal(second.params, together)
-    assert not torch.equal(trained([ATTACK], ["e"])[0], together[0])
+    assert torch.equal(second.rows, together)
+    assert not torch.equal(trained([ATTACK], ["e"], build)[0], together[0])

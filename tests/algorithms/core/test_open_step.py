@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from rawls.algorithms.is_sgd import IsSgd
 from rawls.algorithms.iw_sgd import IwSgd
 from rawls.algorithms.pgd_at import PgdAt
 from rawls.algorithms.sgd import Sgd
+from rawls.models.engines.base import InputGradients
 from rawls.models.engines.plain import PlainEngine
 from rawls.runners.audit.contracts.saving import check_alone, check_resume, mixed_fleet
 from rawls.runners.audit.problem import cases
@@ -288,6 +290,71 @@ def test_an_attack_stays_in_its_ball_and_in_the_cube_and_raises_the_loss() -> No
     assert (after > before).float().mean() > 0.9 and (after - before).mean() > 2 * (at_random - before).abs().mean()
     loose = inputs + 0.1 * start + 0.03 * 10 * gradients(inputs).sign()
     assert loose.min() < 0 and (loose - inputs).abs().max() > 0.1
+
+
+def check_confined(attacked: Tensor, inputs: Tensor, radius: float) -> None:
+    """As close as the bounds, taken in single precision, are to the ball's; in [0, 1] without any slack."""
+    assert attacked.min() >= 0 and attacked.max() <= 1
+    assert bool(((attacked - inputs).abs() <= radius * (1 + 1e-6) + 1e-7).all())
+
+
+def test_no_gradient_leads_an_attack_out_of_its_ball_or_the_cube() -> None:
+    """60 attacks of random size, seed 0, on gradients that have nothing to do with a loss: nothing, huge, at random.
+
+    Without either clamp some would leave.
+    """
+    chance, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
+    outside = np.zeros(2, dtype=int)
+    for number in range(60):
+        method = PgdAt(
+            radius=float(10 ** chance.uniform(-3, 0.3)),
+            step_size=float(10 ** chance.uniform(-3, 0.3)),
+            attack_steps=int(chance.integers(1, 6)),
+        )
+        inputs = torch.rand(4, 3, 5, generator=generator).mul_(1.5).sub_(0.25).clamp_(0, 1)
+        start = torch.rand(inputs.shape, generator=generator) * 2 - 1
+        kept = inputs.clone(), start.clone()
+        scale = (0.0, 1e30, 1.0)[number % 3]
+        drawn = [torch.randn(inputs.shape, generator=generator) * scale for _ in range(method.attack_steps)]
+        left = iter(drawn)
+        attacked = method.attack(inputs, start, lambda _at, left=left: next(left))  # type: ignore[misc]
+        check_confined(attacked, inputs, method.radius)
+        assert torch.equal(inputs, kept[0]) and torch.equal(start, kept[1]), "what an attack is given stays as it is"
+        free = inputs + method.radius * start + method.step_size * sum(gradient.sign() for gradient in drawn)
+        outside += [bool((free - inputs).abs().max() > method.radius), bool(free.min() < 0 or free.max() > 1)]
+        if bool((free - inputs).abs().max() > 1.01 * method.radius):
+            with pytest.raises(AssertionError):
+                check_confined(free, inputs, method.radius)
+    assert (outside > 10).all()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noted(PgdAt):
+    """Notes where its attacks start."""
+
+    starts: list[Tensor]
+
+    def attack(self, inputs: Tensor, start: Tensor, gradients: InputGradients) -> Tensor:
+        self.starts.append(start.clone())
+        return super().attack(inputs, start, gradients)
+
+
+def starts_of(key: str, steps: Sequence[int], **options: Any) -> list[Tensor]:
+    noted: list[Tensor] = []
+    stepper = fleet([member(Noted(starts=noted, attack_steps=1, **options), key)])
+    for step in steps:
+        stepper.step(step)
+    return noted
+
+
+def test_attacks_start_where_run_and_step_say_and_nothing_else() -> None:
+    """Whatever came before and whatever else is drawn; another run, or another step, starts elsewhere."""
+    straight = starts_of("run", range(STEPS))
+    assert all(start.min() >= -1 and start.max() <= 1 for start in straight)
+    assert torch.equal(starts_of("run", [4])[0], straight[4])
+    assert torch.equal(starts_of("run", [2, 4], gradient_noise=0.1)[1], straight[4])
+    assert not any(torch.equal(one, other) for one, other in pairwise(straight))
+    assert not torch.equal(starts_of("other", [4])[0], straight[4])
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,22 @@
 """What a run leaves of every example, on request."""
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import log_softmax
 
+from rawls.algorithms.pgd_at import PgdAt
 from rawls.analysis.read.load import load
+from rawls.models.engines.base import InputGradients
 from rawls.runners.config.compose import compose, resolve, run_id
 from rawls.runners.schedule.launcher import train
 from rawls.runners.store.checksums import verify
 from rawls.runners.store.results_store import Store
 from rawls.runners.training import setup
+from rawls.runners.training.fleet import train_fleet
 from rawls.runners.training.metrics import group_metrics
 
 
@@ -35,6 +40,41 @@ def test_accuracies_under_attack_are_those_of_methods_that_attack(tmp_path: Path
     again = resolve(compose([*asked, *attack, f"results.root={tmp_path / 'again'}"]))
     assert train([again], command="test").exit_code == 0
     assert Store(tmp_path / "again").summary(run_id(again))["test"] == attacking["test"]
+
+
+def test_attacks_of_an_evaluation_start_where_seed_and_part_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every evaluation, of whatever else the run is made; elsewhere for another seed, and in each part."""
+    starts: list[tuple[int, torch.Tensor]] = []
+    attack = PgdAt.attack
+
+    def noted(self: PgdAt, inputs: torch.Tensor, start: torch.Tensor, gradients: InputGradients) -> torch.Tensor:
+        starts.append((len(inputs), start.clone()))
+        return attack(self, inputs, start, gradients)
+
+    monkeypatch.setattr(PgdAt, "attack", noted)
+
+    def of_run(*own: str) -> dict[int, list[torch.Tensor]]:
+        """By the size of what is attacked, in order: that of a batch is left out."""
+        asked = ["dataset=digits", "algorithm=pgd_at", "algorithm.attack_steps=1", "scale=smoke", "tracking=off"]
+        config = resolve(compose([*asked, "schedule.max_steps=4", *own, f"results.root={tmp_path}"]))
+        folder = Store(tmp_path).claim(run_id(config), config)
+        assert folder is not None
+        starts.clear()
+        train_fleet([config], [folder], lambda message: None)
+        sizes = {size for size, _ in starts} - {config["schedule"]["batch_size"]}
+        return {size: [start for one, start in starts if one == size] for size in sizes}
+
+    first, other = of_run(), of_run("optimizer.lr=0.01", "schedule.batch_size=32", "schedule.evaluations=4")
+    assert first.keys() == other.keys() and len(first) == 3
+    for size, of_part in first.items():
+        assert len(of_part) == 2 and len(other[size]) == 4
+        assert all(torch.equal(start, of_part[0]) for start in (*of_part, *other[size]))
+    again = of_run("seed=1")
+    assert not any(torch.equal(again[size][0], first[size][0]) for size in first)
+    flat = [of_part[0].flatten()[:64] for of_part in first.values()]
+    assert not any(torch.equal(one, another) for one, another in combinations(flat, 2))
 
 
 def test_positives_are_counted_of_two_classes_at_the_end_alone(tmp_path: Path) -> None:
