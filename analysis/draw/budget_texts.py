@@ -20,10 +20,14 @@ def epsilons(runs: pd.DataFrame) -> "pd.Series[float]":
 
 
 def asked_budgets(runs: pd.DataFrame) -> "pd.Series[object]":
-    """Of each run of a manifest, which budget was asked for, done or not: a noise, or an epsilon; None if neither."""
-    noise, epsilon = (coordinate(runs, name) for name in ("noise_multiplier", "epsilon"))
+    """Of each run of a manifest, which budget was asked for, done or not: a noise, or an epsilon; None if neither.
+
+    A manifest that names none may have runs of several budgets: they are told by what they reached.
+    """
+    noise, epsilon = (pd.to_numeric(coordinate(runs, name)) for name in ("noise_multiplier", "epsilon"))
+    epsilon = epsilon.fillna(epsilons(runs))
     told = [
-        f"noise {given:g}" if given is not None else None if target is None else f"ε {target:g}"
+        f"noise {given:g}" if pd.notna(given) else f"ε {target:g}" if pd.notna(target) else None
         for given, target in zip(noise, epsilon, strict=True)
     ]
     return pd.Series(told, index=runs.index, dtype=object)
