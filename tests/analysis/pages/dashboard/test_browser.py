@@ -209,9 +209,9 @@ def test_a_link_shows_the_same_view_to_somebody_else(browser: Browser, address: 
 def test_runs_are_filtered(browser: Browser, address: str) -> None:
     with looked_at(browser, address) as page:
         visit(page, "Runs")
-        expect(page.get_by_text("4 runs.")).to_be_visible()
+        expect(page.get_by_text("4 runs, the newest first")).to_be_visible()
         choose(page, "Method", "DPSGD")
-        expect(page.get_by_text("2 runs.")).to_be_visible()
+        expect(page.get_by_text("2 runs, the newest first")).to_be_visible()
         assert "method=DPSGD" in page.url
 
 
