@@ -27,9 +27,10 @@ from rawls.runners.config.errors import ConfigError, RunsFailed, guarded
 from rawls.runners.process.lifecycle import environment, prepare_process
 from rawls.runners.schedule.launcher import train
 from rawls.runners.store.results_store import Store
-from rawls.runners.store.stored import mark_of
+from rawls.runners.store.stored import EVALUATED, mark_of
 from rawls.runners.sweeps import hydra_plugin
 from rawls.runners.sweeps.labels import label_of
+from rawls.runners.training.chance import advice
 
 # Flags of Hydra whose value may follow as a word of its own; --info may do without.
 WITH_A_VALUE = {
@@ -67,9 +68,17 @@ def result_of(config: Mapping[str, Any]) -> str:
     told = [label_of(config)]
     if test is not None:
         worst, mean = ("unknown" if test[key] is None else f"{100 * test[key]:.1f} %" for key in ("wga", "avg"))
+        worst += "" if test["wga"] is None else f" ({_worst(summary)})"
         told.append(f"test WGA {worst}, AVG {mean}" + (f" ({mark})" if mark else ""))
     told.append(_privacy_of(summary))
-    return f"{'; '.join(told)}\n{store.folder(this)}"
+    return "\n".join(filter(None, ["; ".join(told), advice(config, summary), str(store.folder(this))]))
+
+
+def _worst(summary: Mapping[str, Any]) -> str:
+    """The group of the lowest accuracy, or how many have it."""
+    accuracy, names = summary["test"]["accuracy"], summary.get(EVALUATED) or summary["group_names"]
+    worst = [str(name) for name, value in zip(names, accuracy, strict=True) if value == min(accuracy)]
+    return worst[0] if len(worst) == 1 else f"{worst[0]} and {len(worst) - 1} more"
 
 
 def _privacy_of(summary: Mapping[str, Any]) -> str:

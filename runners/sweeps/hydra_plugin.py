@@ -26,6 +26,7 @@ from rawls.runners.schedule.crew import Backend
 from rawls.runners.schedule.launcher import backend_of, train
 from rawls.runners.store.results_store import Store
 from rawls.runners.sweeps.experiments import SweepPlan, plan, write_manifest
+from rawls.runners.training.chance import advice_on_sweep
 
 _PACKAGE = "hydra_plugins"
 
@@ -118,7 +119,11 @@ def _close(asked: SweepPlan) -> None:
 
     if table := closing_table(asked.root, [run_id(run.config) for run in asked.runs]):
         print(table)
-        print(next_steps(asked.root, asked.runs))
+        store = Store(asked.root)
+        states = store.states([run.run_id for run in asked.runs])
+        done = [run for run in asked.runs if states[run.run_id] == "done"]
+        told = [advice_on_sweep([(run.label, run.config, store.summary(run.run_id)) for run in done])]
+        print("\n".join(filter(None, [*told, next_steps(asked.root, asked.runs)])))
 
 
 def _search_path_of(config: DictConfig) -> tuple[str, ...]:

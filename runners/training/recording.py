@@ -29,6 +29,7 @@ from rawls.models.engines.base import Engine
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store import environment
 from rawls.runners.store.stored import EVALUATED, EVALUATED_SIZES, OF_A_GROUP, PRIVACY, of_partition
+from rawls.runners.training.chance import GUESS, guess
 from rawls.runners.training.gaps import NOTE as GAPS_NOTE
 from rawls.runners.training.gaps import gap_line
 from rawls.runners.training.metrics import group_metrics, positive_counts
@@ -100,6 +101,7 @@ class Recorder:
     _last: tuple[int, dict[str, dict[str, Any]]] = field(default=(-1, {}), init=False)
     # Of each part at the end, what only the summary has: by group, how often class 1 is the label and the prediction.
     _positives: dict[str, dict[str, list[int]]] = field(default_factory=dict, init=False)
+    _guess: dict[str, Any] = field(default_factory=dict, init=False)
 
     @cached_property
     def _sampled(self) -> dict[str, Rows]:
@@ -158,7 +160,7 @@ class Recorder:
         parts = {
             part: metrics | self._positives.get(part, {}) for part, metrics in self._parts(params, at_end=True).items()
         }
-        summary = summary_of(run, parts) | _spent(member, trained)
+        summary = summary_of(run, parts) | self._guess | _spent(member, trained)
         lines = [] if trained is None else trained.lines
         assumptions = [*run.prepared.assumptions, *notes]
         ledger = {"cells": member.task.population.to_dict(), "releases": lines, "assumptions": assumptions}
@@ -183,8 +185,11 @@ class Recorder:
             losses, correct = self._scores(params, wanted)
             groups, num_groups = self._evaluated(wanted)
             metrics = group_metrics(losses, correct, groups, num_groups) | self._of_partition(losses, correct, wanted)
+            labels = self.data.labels.numpy()[wanted]
             if at_end and self.data.num_classes == 2:
-                self._positives[part] = positive_counts(correct, self.data.labels.numpy()[wanted], groups, num_groups)
+                self._positives[part] = positive_counts(correct, labels, groups, num_groups)
+            if at_end and part == "test":
+                self._guess = {GUESS: guess(correct, labels, groups, num_groups)}
             parts[part] = metrics | {"rows": len(wanted)} | self._under_attack(params, part, wanted)
         self._last = run.step if at_end else -1, parts
         return parts

@@ -16,6 +16,7 @@ from rawls.runners.config.errors import ConfigError, RunsFailed
 from rawls.runners.schedule.backends import torchrun
 from rawls.runners.schedule.launcher import Outcome
 from rawls.runners.store.results_store import Store
+from rawls.runners.training.chance import advice
 from tests.tree import ROOT
 
 SMALL = ["dataset=digits", "algorithm=dpsgd", "scale=smoke", "tracking=off"]
@@ -188,7 +189,7 @@ def test_as_a_module_it_trains_from_any_folder(tmp_path: Path) -> None:
     first = run()
     (folder,) = (tmp_path / "results" / "runs").iterdir()
     assert first.returncode == 0, first.stderr
-    assert first.stdout.splitlines()[1:] == [f"results/runs/{folder.name}"]
+    assert first.stdout.splitlines()[-1:] == [f"results/runs/{folder.name}"]
     stored = yaml.safe_load((folder / "config.yaml").read_text())
     assert stored == resolve(compose(SMALL))
     assert {path.name for path in tmp_path.iterdir()} == {"results"}
@@ -213,9 +214,13 @@ def test_a_run_ends_with_what_came_of_it_and_where_it_lies(
         assert train.main(given) == 0
         summary = summary_of(run_id(config))
         worst, mean = (f"{100 * summary['test'][key]:.1f} %" for key in ("wga", "avg"))
+        accuracy = summary["test"]["accuracy"]
+        first, ties = summary["group_names"][accuracy.index(min(accuracy))], accuracy.count(min(accuracy)) - 1
+        group = first if ties == 0 else f"{first} and {ties} more"
         delta = f"{summary['plan']['delta']:.3g}"
         assert capsys.readouterr().out.splitlines() == [
-            f"dpsgd on {dataset}, ε=1, seed 0; test WGA {worst}, AVG {mean}{stamp}; ε = 1 at δ = {delta}",
+            f"dpsgd on {dataset}, ε=8, seed 0; test WGA {worst} ({group}), AVG {mean}{stamp}; ε = 8 at δ = {delta}",
+            *filter(None, [advice(config, summary)]),
             str(tmp_path / "r" / "runs" / run_id(config)),
         ]
 
@@ -224,7 +229,7 @@ def test_what_was_only_planned_has_its_budget_alone(capsys: pytest.CaptureFixtur
     given = ["dataset=unbalanced_mnist", "algorithm=dpsgd", "tracking=off", "schedule.plan_only=true"]
     assert train.main([*given, f"results.root={tmp_path}"]) == 0
     first, _folder = capsys.readouterr().out.splitlines()
-    assert first.startswith("dpsgd on unbalanced_mnist, ε=1, seed 0; ε = 1 at δ = ")
+    assert first.startswith("dpsgd on unbalanced_mnist, ε=8, seed 0; ε = 8 at δ = ")
 
 
 def test_a_claim_stands_before_what_is_proven_and_an_open_run_has_no_privacy(
@@ -233,7 +238,7 @@ def test_a_claim_stands_before_what_is_proven_and_an_open_run_has_no_privacy(
     given = ["dataset=unbalanced_mnist", "tracking=off", "schedule.plan_only=true", f"results.root={tmp_path}"]
     assert train.main(["algorithm=dpsgd_f", *given]) == 0
     first, _folder = capsys.readouterr().out.splitlines()
-    assert "; claimed by counts_not_charged: ε = 0." in first and ", proven: ε = 1 at δ = " in first
+    assert "; claimed by counts_not_charged: ε = 7." in first and ", proven: ε = 8 at δ = " in first
     assert train.main(["algorithm=sgd", *given]) == 0
     first, _folder = capsys.readouterr().out.splitlines()
     assert first == "sgd on unbalanced_mnist, open, seed 0; no privacy"

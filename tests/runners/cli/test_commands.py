@@ -197,7 +197,7 @@ def test_an_experiment_of_the_users_own_is_reproduced_and_its_manifest_drawn_aga
     )
     labels = launched(Outcome())
     assert main(["reproduce", "mine", "--config-dir", "own", "scale=smoke"]) == 0
-    assert labels == ["dpsgd on digits, ε=1, seed 0", "dpsgd on digits, ε=1, seed 1"]
+    assert labels == ["dpsgd on digits, ε=8, seed 0", "dpsgd on digits, ε=8, seed 1"]
     printed, following, _ = capsys.readouterr().out.partition("Next:\n")
     assert printed.startswith("Mine") and following
     assert main(["render", "results/targets/mine/smoke/manifest.json"]) == 0

@@ -20,7 +20,7 @@ def composed(*overrides: str) -> dict[str, Any]:
 def test_by_default_asc_is_trained_on_the_digits_at_laptop_scale() -> None:
     config = composed()
     assert [name_of(config[group]) for group in SPECS] == ["digits", "digits_cnn", "asc"]
-    assert (config["privacy"]["epsilon"], config["scale"]["name"], config["seed"]) == (1.0, "laptop", 0)
+    assert (config["privacy"]["epsilon"], config["scale"]["name"], config["seed"]) == (8.0, "laptop", 0)
     assert (config["device"], config["results"]["root"], config["tracking"]["mode"]) == (
         "auto",
         "results",
@@ -118,7 +118,7 @@ def test_a_composed_configuration_is_the_resolved_one(overrides: tuple[str, ...]
         (["privacy=none", "algorithm=dpsgd"], "dpsgd is private: set privacy.epsilon, or privacy.noise_multiplier,"),
         (
             ["privacy.noise_multiplier=2"],
-            "privacy.epsilon=1.0 and privacy.noise_multiplier=2.0 are two budgets",
+            "privacy.epsilon=8.0 and privacy.noise_multiplier=2.0 are two budgets",
         ),
         (["privacy=none", "privacy.noise_multiplier=0"], "privacy.noise_multiplier=0.0 must be at least 1e-09"),
         (["privacy.delta=1"], "privacy.delta=1.0 must be above 0 and below 1 or null"),
@@ -209,7 +209,7 @@ def test_an_id_does_not_depend_on_where_and_why_a_run_is_made(override: str) -> 
         "model=logistic",
         "algorithm=dpsgd",
         "algorithm.clip_norm=2",
-        "privacy=eps8",
+        "privacy=eps1",
         "privacy.delta=1e-6",
         "privacy.secure=true",
         "optimizer.lr=0.123",
@@ -298,5 +298,5 @@ def test_what_a_composer_starts_from_is_part_of_every_configuration() -> None:
     def epsilons(base: Sequence[str]) -> list[float]:
         return [Composer(base)((f"seed={seed}",))["privacy"]["epsilon"] for seed in range(2)]
 
-    assert epsilons(["privacy=eps8"]) == [8.0, 8.0]
-    assert epsilons([]) == [1.0, 1.0]
+    assert epsilons(["privacy=eps1"]) == [1.0, 1.0]
+    assert epsilons([]) == [8.0, 8.0]

@@ -51,7 +51,7 @@ def test_data_that_are_not_the_real_ones_are_told_before_anything_is_trained(
     common = ["scale=smoke", "tracking=off", f"results.root={results_root}"]
     train([resolve(compose([*common, *run])) for run in runs], command="")
     said, _, then = capsys.readouterr().err.partition("\n")
-    assert said == "dpsgd on bank_fraud + dpsgd on digits, ε=1, 3 runs: checking data, model and budget"
+    assert said == "dpsgd on bank_fraud + dpsgd on digits, ε=8, 3 runs: checking data, model and budget"
     assert then == (
         f"bank_fraud: no real files under data.root={tmp_path}, so a SIMULATED twin is trained; "
         "see `rawls data bank_fraud`\n"

@@ -72,7 +72,8 @@ def test_noise_that_is_not_asked_for_leaves_the_ids_from_before_it_existed(algor
     ],
 )
 def test_what_other_papers_ask_of_a_model_leaves_the_ids_from_before(model: str, field: str, expected: str) -> None:
-    asked = ["dataset=digits", "algorithm=dpsgd", "scale=paper", "schedule.plan_only=true", f"model={model}"]
+    asked = ["dataset=digits", "algorithm=dpsgd", "scale=paper", "privacy=eps1", "schedule.plan_only=true"]
+    asked.append(f"model={model}")
     assert run_id(compose(asked)) == expected
     assert run_id(compose([*asked, f"model.{field}"])) != expected
 

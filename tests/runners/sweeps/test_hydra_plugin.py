@@ -75,7 +75,7 @@ def test_a_plain_grid_goes_the_same_way_and_leaves_no_files(launched: Launched, 
         (target, seed) for target in ("rawls.algorithms.asc.Asc", "rawls.algorithms.dpsgd.DpSgd") for seed in (0, 1, 2)
     ]
     assert launched.workers == 1
-    assert launched.runs[0].label == "asc on digits, ε=1, seed 0"
+    assert launched.runs[0].label == "asc on digits, ε=8, seed 0"
     assert list(tmp_path.iterdir()) == []
 
 

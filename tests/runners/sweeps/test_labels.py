@@ -34,11 +34,11 @@ def test_what_differs_between_runs_of_one_kind_is_named_and_nothing_else() -> No
         configured("algorithm=dpsgd", "optimizer.lr=0.1", "seed=1", "device=cpu"),
     ]
     assert labels_of(sweep) == [
-        "asc on digits, ε=1, group_lr=2, lr=0.1, seed 0",
-        "asc on digits, ε=1, group_lr=5, lr=0.1, seed 1",
-        "asc on digits, ε=1, group_lr=5, lr=1, seed 0",
-        "dpsgd on digits, ε=1, seed 0",
-        "dpsgd on digits, ε=1, seed 1",
+        "asc on digits, ε=8, group_lr=2, lr=0.1, seed 0",
+        "asc on digits, ε=8, group_lr=5, lr=0.1, seed 1",
+        "asc on digits, ε=8, group_lr=5, lr=1, seed 0",
+        "dpsgd on digits, ε=8, seed 0",
+        "dpsgd on digits, ε=8, seed 1",
     ]
 
 
@@ -49,8 +49,8 @@ def test_two_keys_that_end_alike_keep_their_whole_names() -> None:
         for size in (1, None)
     ]
     assert labels_of(sweep) == [
-        "asc on digits, ε=1, model.size=1, schedule.size=1, seed 0",
-        "asc on digits, ε=1, model.size=null, schedule.size=null, seed 0",
+        "asc on digits, ε=8, model.size=1, schedule.size=1, seed 0",
+        "asc on digits, ε=8, model.size=null, schedule.size=null, seed 0",
     ]
 
 

@@ -16,6 +16,7 @@ from rawls.runners.schedule.launcher import train
 from rawls.runners.store.checksums import verify
 from rawls.runners.store.results_store import Store
 from rawls.runners.training import setup
+from rawls.runners.training.chance import guess
 from rawls.runners.training.fleet import train_fleet
 from rawls.runners.training.metrics import group_metrics
 
@@ -133,6 +134,9 @@ def test_scores_of_every_example_on_request(tmp_path: Path) -> None:
         assert found["accuracy"] == expected["accuracy"]
         assert found["loss"] == pytest.approx(expected["loss"])
         assert (own["logits"].argmax(1) == own["label"]).tolist() == own["correct"].tolist()
+        if part == "test":
+            guessed = guess(own["correct"], own["label"], own["group"], 10)
+            assert Store(tmp_path).summary(run_id(config))["guess"] == guessed
         assert own["loss"] == pytest.approx(-log_softmax(own["logits"], 1)[range(len(rows)), own["label"]], abs=1e-5)
     assert verify(folder) == []
 

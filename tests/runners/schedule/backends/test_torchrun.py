@@ -114,7 +114,7 @@ def test_torchrun_trains_one_run(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     train(tmp_path / "one", *chosen, processes=1)
     two, one = Trained(tmp_path / "two"), Trained(tmp_path / "one")
-    said, folder = ended.stdout.splitlines()  # by one of the processes
+    said, *_, folder = ended.stdout.splitlines()  # by one of the processes
     assert said.startswith("azb on digits, ") and Path(folder).parent == tmp_path / "two" / "runs"
     probes = [[row["variance"] for row in of.history if "variance" in row] for of in (two, one)]
     assert len(probes[0]) == 3 and probes[0] == pytest.approx(probes[1], rel=1e-4)
