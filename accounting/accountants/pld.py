@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from dp_accounting.pld import privacy_loss_distribution as package
 
-from rawls.accounting.accountants.base import MAX_MULTIPLIER, RELATIONS, BaseAccountant, Totals, mean_loss
+from rawls.accounting.accountants.base import MAX_MULTIPLIER, BaseAccountant, Totals, mean_loss
+from rawls.accounting.accountants.gaussian_losses import gaussian_losses
 from rawls.accounting.events import (
     Accountant,
     Event,
@@ -148,13 +149,7 @@ def _distribution(event: Event, count: int, neighbouring: Neighbouring, interval
         return _repeated(step, count)
     if _is_closed(event):
         multiplier, count = multiplier / math.sqrt(count), 1
-    # The package takes noise per record bound here: under replace-one it shifts by the two bounds itself.
-    step = package.from_gaussian_mechanism(
-        multiplier,
-        value_discretization_interval=interval,
-        sampling_prob=rate,
-        neighboring_relation=RELATIONS[neighbouring],
-    )
+    step = gaussian_losses(multiplier, rate, neighbouring, interval)  # under replace-one it shifts by two bounds itself
     return step if count == 1 else _repeated(step, count)
 
 

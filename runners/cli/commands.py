@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from rawls.runners.cli import completion
 from rawls.runners.cli.arguments import plain, quoted
-from rawls.runners.cli.planned import named_target, planned
+from rawls.runners.cli.planned import CHOICE, named_target, planned, told
 from rawls.runners.config.errors import ConfigError, guarded, nearest
-from rawls.runners.store.stored import AUDITS, MANIFEST, audits, variants
+from rawls.runners.store.stored import AUDITS, MANIFEST, audits, target_folder, variants
 
 if TYPE_CHECKING:
+    from rawls.runners.schedule.launcher import Outcome
     from rawls.runners.sweeps.experiments import SweepPlan
 
 
@@ -35,23 +36,43 @@ def train(arguments: list[str]) -> int:
 
 def reproduce(arguments: list[str]) -> int:
     from rawls.runners.cli.next_steps import next_steps
+
+    plan, outcome = _reproduced(*named_target(arguments))
+    if not outcome.interrupted:
+        print(next_steps(plan.root, plan.runs, target=f"{plan.target}/{plan.variant}"))
+    return outcome.exit_code
+
+
+def choose(arguments: list[str]) -> int:
+    from rawls.analysis.draw.kinds.ranking import leaders
+    from rawls.runners.cli.next_steps import next_steps, release_steps
+    from rawls.runners.config.compose import look_also_in
+
+    plan, outcome = _reproduced(CHOICE, look_also_in(arguments))
+    if not outcome.interrupted:
+        taken = leaders(target_folder(plan.root, CHOICE, plan.variant) / MANIFEST)
+        print(next_steps(plan.root, plan.runs, target=f"{CHOICE}/{plan.variant}"))
+        print(release_steps([run for run in plan.runs if run.run_id in taken]))
+    return outcome.exit_code
+
+
+def _reproduced(target: str, overrides: list[str]) -> "tuple[SweepPlan, Outcome]":
+    """Plan, train what is missing, draw."""
     from rawls.runners.config.compose import launcher_settings
     from rawls.runners.schedule.launcher import Outcome, backend_of, train
     from rawls.runners.store.results_store import Store
     from rawls.runners.sweeps.computed import compute
     from rawls.runners.sweeps.experiments import write_manifest
 
-    target, overrides = named_target(arguments)
     backend = backend_of(launcher_settings(overrides))
-    plan = planned(target, overrides)
+    plan = planned(target, overrides, fit=True)
     Store(plan.root).check()
     manifest = write_manifest(plan, plan.root)
     outcome = train([run.config for run in plan.runs], backend, command=plan.command) if plan.runs else Outcome()
     if not outcome.interrupted:
         compute(plan, manifest.parent)
         _draw(plan, manifest)
-        print(next_steps(plan.root, plan.runs, target=f"{plan.target}/{plan.variant}"))
-    return outcome.exit_code
+    return plan, outcome
 
 
 def render(arguments: list[str]) -> int:
@@ -60,7 +81,7 @@ def render(arguments: list[str]) -> int:
     if arguments and arguments[0].endswith(MANIFEST):
         _draw(None, Path(arguments[0]))
         return 0
-    plan = planned(*named_target(arguments))
+    plan = planned(*named_target(arguments), fit=True)
     _draw(plan, write_manifest(plan, plan.root))
     return 0
 
@@ -68,7 +89,6 @@ def render(arguments: list[str]) -> int:
 def targets(arguments: list[str]) -> int:
     from rawls.analysis.draw.target_states import status as status_of
     from rawls.runners.config.compose import choices, look_also_in
-    from rawls.runners.sweeps.experiments import manifest_of
 
     overrides = look_also_in(arguments)
     plans = [planned(target, overrides) for target in choices("experiment")]
@@ -76,7 +96,7 @@ def targets(arguments: list[str]) -> int:
     drawn = variants(plans[0].root)
     for plan in plans:
         others = [path for path in drawn.get(str(plan.target), []) if path.parent.name != plan.variant]
-        asked += [manifest_of(plan), *others]
+        asked += [told(plan), *others]
     table = status_of(plans[0].root, asked).drop(columns="title")
     rows = [list(table.columns), *table.astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -88,7 +108,6 @@ def targets(arguments: list[str]) -> int:
 def report(arguments: list[str]) -> int:
     from rawls.analysis.pages.report import write
     from rawls.runners.config.compose import choices, look_also_in
-    from rawls.runners.sweeps.experiments import manifest_of
 
     given = look_also_in(arguments)
     names = [text for text in given if "=" not in text]
@@ -105,7 +124,7 @@ def report(arguments: list[str]) -> int:
     asked: list[dict[str, object] | Path] = []
     for name in [name for name in every if name in names or not names]:
         # What ran says more than the plan of a command that nobody gave; without it, the plan says what is missing.
-        asked += found.get(name) or [manifest_of(planned(name, list(map(quoted, overrides))))]
+        asked += found.get(name) or [told(planned(name, list(map(quoted, overrides))))]
     print(f"Written: {write(root, asked)}")
     return 0
 
@@ -210,6 +229,17 @@ COMMANDS = {
         usage="reproduce TARGET [OVERRIDES ...]",
         summary="run what is missing of a table or figure, draw it, compare with the paper",
         more=_OVERRIDES,
+    ),
+    "choose": Command(
+        call=choose,
+        usage="choose dataset=NAME privacy.epsilon=NUMBER [OVERRIDES ...]",
+        summary="which method to take: every one that fits your data at one budget, ranked, with advice",
+        more="""
+OVERRIDES are those of `rawls train`: dataset=table dataset.path=mine.csv dataset.label=income dataset.group=sex,
+scale=smoke|laptop, algorithm=asc,dpsgd (these alone), seed=0,1,2,3,4 (more of them tell methods apart), …
+Each method has a few settings around the recipe's, and the one of highest validation WGA counts: the choice reads the
+validation rows, which no epsilon here covers. It ends with a table, a sentence, and the command that trains the
+winner for release.""",
     ),
     "render": Command(
         call=render,

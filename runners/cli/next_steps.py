@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from rawls.runners.cli.arguments import plain
 from rawls.runners.store.results_store import Store
 from rawls.runners.sweeps.experiments import ComposedRun
 
@@ -28,6 +29,23 @@ def next_steps(root: Path, runs: Sequence[ComposedRun], *, target: str = "") -> 
     lines = [(shlex.join(["rawls", *filter(None, [*words, where])]), why) for words, why in steps]
     width = max(len(line) for line, _ in lines)
     return "\n".join(["Next:", *(f"  {line:{width}}  # {why}" for line, why in lines)])
+
+
+def release_steps(runs: Sequence[ComposedRun]) -> str:
+    """How to train the setting of these runs once more, with noise that nobody can draw again; '' without any.
+
+    Args:
+        runs: of one setting on each dataset.
+    """
+    settings = dict.fromkeys(
+        tuple(text for text in run.overrides if not text.startswith(("seed=", "tracking="))) for run in runs
+    )
+    if not settings:
+        return ""
+    lines = [shlex.join(["rawls", "train", *map(plain, words), "privacy.secure=true"]) for words in settings]
+    return "\n".join(
+        ["To train it for release (its noise from the operating system):", *(f"  {line}" for line in lines)]
+    )
 
 
 def _shared(runs: Sequence[ComposedRun]) -> str:

@@ -135,13 +135,15 @@ class Block:
 class Experiment:
     """A target: the runs it needs (each block, with what all have in common) and how it is drawn.
 
-    Without blocks it needs none, and is computed as it is drawn.
+    Without blocks it needs none, and is computed as it is drawn. `fitting` leaves out what the data, the model or the
+    budget at hand do not allow, instead of refusing the whole (runners/sweeps/fitting.py).
     """
 
     title: str = MISSING
     seeds: int = field(default=MISSING, metadata={"must": Count})
     common: dict[str, Any] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
+    fitting: bool = False
     draw: dict[str, Any] = MISSING
 
 

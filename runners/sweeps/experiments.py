@@ -5,7 +5,7 @@ under the label that tables print, in which `{algorithm}` stands for the method'
 Every value, alone or in a list, is an axis of the block's grid. The command line wins: where blocks differ in a key
 (mostly `algorithm`), naming one of their values selects those blocks; any other value takes the place of theirs, and
 an algorithm that no block names joins as a block of its own. Seeds are 0, 1, … up to the experiment's number, or the
-scale's if that is smaller, unless `seed` is given.
+scale's if that is smaller, unless `seed` is given. A block's `KEY: x0.3` is 0.3 times what the run is configured with.
 
 An experiment without blocks is computed as it is drawn: it needs no run.
 """
@@ -40,6 +40,9 @@ MAX_NAME = 100
 
 # What Hydra's grammar reads as something else than a text.
 _NO_TEXTS = ("null", "true", "false", "inf", "nan")
+
+# A multiple of what a run is configured with.
+_FACTOR = re.compile(r"(?P<key>[\w.]+)=x(?P<factor>\d*\.?\d+)")
 
 # What every drawing may ask of a run, beside the keys that vary in its target.
 _COORDINATES = ("privacy.epsilon", "privacy.search", "privacy.accountant", "schedule.batch_size")
@@ -241,6 +244,7 @@ def _seeds(
     compose: Composer, experiment: Mapping[str, Any] | None, label: str | None, overrides: tuple[str, ...]
 ) -> Iterable[ComposedRun]:
     """The runs of one point of a grid."""
+    overrides = _multiplied(compose, overrides)
     if experiment is None or any(text.startswith("seed=") for text in overrides):
         points = [overrides]
     else:
@@ -258,14 +262,33 @@ def _seeds(
         )
 
 
+def _multiplied(compose: Composer, overrides: tuple[str, ...]) -> tuple[str, ...]:
+    """The overrides, in which `KEY=x0.3` is 0.3 times what the others come to."""
+    factors = {text: found for text in overrides if (found := _FACTOR.fullmatch(text))}
+    if not factors:
+        return overrides
+    config = compose([text for text in overrides if text not in factors])
+    values = {
+        text: f"{found['key']}={_value_at(config, found['key']) * float(found['factor']):.3g}"
+        for text, found in factors.items()
+    }
+    return tuple(values.get(text, text) for text in overrides)
+
+
+def _value_at(config: Mapping[str, Any], key: str) -> Any:
+    """A value by its whole key; None where there is none."""
+    value: Any = config
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
 def _coordinates(config: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
     """Values by the last part of their key: what drawings ask for, and what this run was given."""
     given = [text.partition("=")[0].lstrip("+~") for text in overrides]
     found = {}
     for key in (*_COORDINATES, *filter(_identifies, given)):
-        value: Any = config
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
+        value = _value_at(config, key)
         if value is not None and not isinstance(value, Mapping):
             found[key.rpartition(".")[2]] = value
     return found

@@ -53,16 +53,25 @@ def chosen_runs(manifest: Manifest, runs: pd.DataFrame) -> tuple[pd.DataFrame, l
     """
     kept, told = [], []
     for (method, dataset), own in runs.groupby(["method", "dataset"], sort=False):
-        rows = _configurations(manifest, own)
-        choices = choose(rows)
-        marked = rows[choices != ""]
-        taken = (marked if len(marked) else rows).iloc[0]
-        kept.append(own[own["coordinates"].map(lambda point, of=taken: point == of["coordinates"])])
-        if len(rows) > 1 and len(marked):
-            what = in_words(taken["coordinates"], differing(list(rows["coordinates"]))) or "as configured"
-            so_far = f", {SO_FAR}" if choices[taken.name] == SO_FAR else ""
-            told.append(f"{method} on {dataset_title(str(dataset))}: {what} (of {len(rows)}{so_far})")
+        rows, words, among = chosen_of(manifest, own)
+        kept.append(rows)
+        if words:
+            told.append(f"{method} on {dataset_title(str(dataset))}: {words} ({among})")
     return pd.concat(kept).sort_index(), told
+
+
+def chosen_of(manifest: Manifest, own: pd.DataFrame) -> tuple[pd.DataFrame, str, str]:
+    """The same for one method on one dataset, and among how many; no words where there was no choice or is no run."""
+    rows = _configurations(manifest, own)
+    choices = choose(rows)
+    marked = rows[choices != ""]
+    taken = (marked if len(marked) else rows).iloc[0]
+    kept = own[own["coordinates"].map(lambda point: point == taken["coordinates"])]
+    if len(rows) == 1 or not len(marked):
+        return kept, "", ""
+    what = in_words(taken["coordinates"], differing(list(rows["coordinates"]))) or "as configured"
+    so_far = f", {SO_FAR}" if choices[taken.name] == SO_FAR else ""
+    return kept, what, f"of {len(rows)}{so_far}"
 
 
 def draw(manifest: Manifest, store: Store) -> Drawing:

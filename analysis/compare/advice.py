@@ -1,0 +1,68 @@
+"""Which method to take, and why, in sentences: what a ranking says to someone who must choose."""
+
+from collections.abc import Sequence
+
+from rawls.analysis.metrics.ranking import Place
+
+BASELINE = "dpsgd"
+
+
+def advice(places: Sequence[Place], *, of: str = "") -> str:
+    """The method to take, what it buys over DP-SGD and what it costs, and which others are not told apart from it.
+
+    Args:
+        places: of one dataset, ranked.
+        of: the dataset, where there are several.
+    """
+    private = [place for place in places if place.rank]
+    head = f"{of}: " if of else ""
+    if not private:
+        return f"{head}no method with privacy is trained yet."
+    first, *others = private
+    told = [f"{head}take {_named(first)}: of {len(private)} methods it has the highest validation WGA"]
+    told.append(
+        f"on test its worst group{_group(first)} has {first.wga:.1f} %, all groups in the mean {first.avg:.1f} %"
+    )
+    sentences = [f"{told[0]}; {told[1]}."]
+    if base := next((place for place in others if _is_baseline(place)), None):
+        sentences.append(_against(first, base))
+    if level := [place.method for place in others if place.behind is not None and not place.apart]:
+        sentences.append(f"Not told apart from it by these seeds: {', '.join(level)}.")
+    if ahead := [place for place in others if place.wga > first.wga]:
+        best = max(ahead, key=lambda place: place.wga)
+        sentences.append(
+            f"On test {best.method} is higher ({best.wga:.1f} %); a choice by test would not be one to report."
+        )
+    if open_methods := [place for place in places if not place.private]:
+        best = max(open_methods, key=lambda place: place.wga)
+        sentences.append(f"The best without privacy is {_bare(best.method)}: {best.wga:.1f} % and {best.avg:.1f} %.")
+    if first.wga < 1:
+        sentences.append(
+            "No method reaches every group: take a larger epsilon, more rows, or merge the smallest groups."
+        )
+    return " ".join(sentences)
+
+
+def _named(place: Place) -> str:
+    return f"{place.method} ({place.setting})" if place.setting else place.method
+
+
+def _group(place: Place) -> str:
+    return f", {place.worst[0]}," if place.worst[0] else ""
+
+
+def _is_baseline(place: Place) -> bool:
+    return bool((place.runs["algorithm"] == BASELINE).any())
+
+
+def _against(first: Place, base: Place) -> str:
+    gain, cost = first.wga - base.wga, base.avg - first.avg
+    interval = ""
+    if base.behind is not None and base.behind.low == base.behind.low:
+        interval = f" (95 %: {base.behind.low:.1f} to {base.behind.high:.1f})"
+    more = f"{abs(gain):.1f} points {'more' if gain >= 0 else 'less'} than {base.method}{interval}"
+    return f"That is {more}, for {abs(cost):.1f} points {'less' if cost >= 0 else 'more'} in the mean."
+
+
+def _bare(method: str) -> str:
+    return method.removesuffix(" (no privacy)")

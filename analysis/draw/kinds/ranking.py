@@ -1,0 +1,141 @@
+"""Kind `ranking`: which method to take on one's own data, at a budget; `rawls choose`.
+
+A table for each dataset: the methods with privacy by validation WGA, with the setting that it chose, then those without
+as lines to compare with; and a sentence of advice. A method that proves another neighbouring relation than the others
+is marked: it is not the same guarantee. `left_out` of `draw` says which methods did not fit, and why.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from rawls.analysis.compare.advice import advice
+from rawls.analysis.draw.budget_texts import between, claim_text, rules_told
+from rawls.analysis.draw.drawing import Drawing, table_files
+from rawls.analysis.draw.kinds.selection import chosen_of
+from rawls.analysis.draw.stamps import headline, notices, progress, stamp, target_verdict
+from rawls.analysis.draw.tables import Cell, Table, count_text, csv_text, spread_text
+from rawls.analysis.draw.titles import DASH, dataset_title
+from rawls.analysis.metrics.ranking import SCORES, Place, place_of, ranked
+from rawls.analysis.metrics.statistics import Difference
+from rawls.analysis.read.load import Store, load
+from rawls.analysis.read.manifest import Manifest, results_root
+
+HEADER = [
+    "Rank", "Method", "Setting", "Valid. WGA", "WGA", "AVG", "Worst group", "Behind the first", "Claim", "Proven ε",
+    "s", "Seeds",
+]  # fmt: skip
+EXPLAINED = (
+    "Accuracy in percent, mean ± standard deviation over seeds: ranked by validation WGA, which also chose each "
+    "setting; WGA and AVG are of the test part, which chose nothing. Behind the first: difference of test WGA by seed "
+    "with its 95 % interval; = where that is not told apart from chance (t test, Holm over all methods). s: seconds "
+    "of a run among those it trained with"
+)
+OTHER_RELATION = "†"
+
+
+def rankings(manifest: Manifest, store: Store) -> dict[str, list[Place]]:
+    """The methods of each dataset, ranked; without those of which no run is done."""
+    runs = manifest.join(store)
+    manifest.check_one_run_per(runs.assign(point=runs["coordinates"].map(str)), "method", "dataset", "point", "seed")
+    found: dict[str, list[Place]] = {}
+    for (dataset, method), own in runs.groupby(["dataset", "method"], sort=False):
+        chosen, words, _ = chosen_of(manifest, own)
+        if (chosen["status"] == "done").any():
+            found.setdefault(str(dataset), []).append(place_of(str(method), words, chosen, store.groups))
+    return {dataset: ranked(places) for dataset, places in found.items()}
+
+
+def leaders(manifest: Path) -> list[str]:
+    """The runs of the method that comes first on each dataset, by a manifest that was written."""
+    read = Manifest.read(manifest)
+    found = rankings(read, load(results_root(manifest), read.run_ids))
+    return [run_id for places in found.values() for run_id in places[0].runs["run_id"] if places[0].rank]
+
+
+def draw(manifest: Manifest, store: Store) -> Drawing:
+    runs, found = manifest.join(store), rankings(manifest, store)
+    verdict = target_verdict(runs, "")
+    if not found:
+        return Drawing(text=f"{manifest.title}\n\nNothing is trained yet: {progress(runs)}.", verdict=verdict)
+    tables = tuple(_table(manifest, dataset, places, runs) for dataset, places in found.items())
+    left_out: dict[str, list[str]] = {}
+    for label, reason in (manifest.draw.get("left_out") or {}).items():
+        left_out.setdefault(reason, []).append(label)
+    summary = "\n".join([
+        *(advice(places, of=dataset_title(dataset) if len(found) > 1 else "") for dataset, places in found.items()),
+        *(f"Left out, {', '.join(labels)}: {reason}." for reason, labels in left_out.items()),
+    ])  # fmt: skip
+    flat = pd.DataFrame([_flat(dataset, place) for dataset, places in found.items() for place in places])
+    files = table_files("table", tables[0], csv_text(flat.assign(data=stamp(runs)))) if len(tables) == 1 else {}
+    text = "\n".join([*(table.markdown() for table in tables), summary])
+    return Drawing(text=text, verdict=verdict, files=files, tables=tables, summary=summary)
+
+
+def _table(manifest: Manifest, dataset: str, places: list[Place], runs: pd.DataFrame) -> Table:
+    own = runs[runs["dataset"] == dataset]
+    relation = _relation(places)
+    told = pd.concat([place.runs for place in places])
+    marked = any(_is_other(place, relation) for place in places)
+    notes = [
+        f"Neighbours: {relation or DASH}.",
+        *([f"{OTHER_RELATION} proven for another relation than the others: not the same guarantee."] if marked else []),
+        *(f"Claim by {rule}." for rule in rules_told(told)),
+    ]
+    return Table(
+        caption=". ".join([headline(f"{manifest.title} {dataset_title(dataset)}", own), EXPLAINED, *notices(own)])
+        + ".",
+        header=HEADER,
+        rows=[_cells(place, other=_is_other(place, relation)) for place in places],
+        notes=[" ".join(notes)],
+        num_labels=3,
+    )
+
+
+def _relation(places: list[Place]) -> str:
+    """That of most methods, in words."""
+    proven = pd.concat([place.runs["neighbouring"] for place in places if place.private] or [pd.Series(dtype=object)])
+    return "" if proven.dropna().empty else str(proven.mode().iloc[0]).replace("_", " ")
+
+
+def _is_other(place: Place, relation: str) -> bool:
+    return place.private and bool((place.runs["neighbouring"].str.replace("_", " ") != relation).any())
+
+
+def _cells(place: Place, *, other: bool) -> list[Cell]:
+    name, lowest = place.worst
+    texts = [
+        str(place.rank) if place.rank else DASH,
+        place.method + OTHER_RELATION * other,
+        place.setting,
+        *(spread_text(place.scores[score], needed=place.needed) for score in ("valid_wga", "test_wga", "test_avg")),
+        f"{name} ({lowest:.1f})" if name else DASH,
+        _behind(place.behind, apart=place.apart),
+        claim_text(place.runs, ".4g") if place.private else DASH,
+        between(place.runs["epsilon_max"], ".4g") if place.private else "none",
+        f"{place.runs['seconds'].mean():.1f}",
+        count_text(len(place.runs), place.needed),
+    ]
+    return [Cell(text=text, bold=place.rank == 1 and number in (1, 4)) for number, text in enumerate(texts)]
+
+
+def _behind(found: Difference | None, *, apart: bool) -> str:
+    if found is None or found.n == 0:
+        return DASH
+    interval = "" if found.low != found.low else f" ({found.low:.1f} to {found.high:.1f})"
+    return f"{found.mean:.1f}{interval}{'' if apart else ' ='}"
+
+
+def _flat(dataset: str, place: Place) -> dict[str, object]:
+    """A row for programs."""
+    behind = place.behind
+    return {
+        "dataset": dataset, "rank": place.rank, "method": place.method, "setting": place.setting,
+        "private": place.private, "n": len(place.runs), "needed": place.needed,
+        **{name: place.scores[name].mean for name in SCORES},
+        **{f"{name}_std": place.scores[name].std for name in SCORES},
+        "worst_group": place.worst[0], "worst_accuracy": place.worst[1],
+        "behind": behind and behind.mean, "low": behind and behind.low, "high": behind and behind.high,
+        "told_apart": place.apart, "epsilon_proven": place.runs["epsilon_max"].max(),
+        "epsilon_claimed": place.runs["claim_epsilon"].max(), "seconds": place.runs["seconds"].mean(),
+    }  # fmt: skip
