@@ -15,15 +15,13 @@ def advice(places: Sequence[Place], *, of: str = "") -> str:
         of: the dataset, where there are several.
     """
     private = [place for place in places if place.rank]
-    head = f"{of}: " if of else ""
     if not private:
-        return f"{head}no method with privacy is trained yet."
+        return f"{of or 'Here'}: no method with privacy is trained yet."
     first, *others = private
-    told = [f"{head}take {_named(first)}: of {len(private)} methods it has the highest validation WGA"]
-    told.append(
-        f"on test its worst group{_group(first)} has {first.wga:.1f} %, all groups in the mean {first.avg:.1f} %"
-    )
-    sentences = [f"{told[0]}; {told[1]}."]
+    sentences = [
+        f"{f'{of}: take' if of else 'Take'} {_named(first)}: of {len(private)} methods it has the highest validation "
+        f"WGA. On test its worst group{_group(first)} has {first.wga:.1f} %, all groups in the mean {first.avg:.1f} %."
+    ]
     if base := next((place for place in others if _is_baseline(place)), None):
         sentences.append(_against(first, base))
     if level := [place.method for place in others if place.behind is not None and not place.apart]:
@@ -61,7 +59,8 @@ def _against(first: Place, base: Place) -> str:
     if base.behind is not None and base.behind.low == base.behind.low:
         interval = f" (95 %: {base.behind.low:.1f} to {base.behind.high:.1f})"
     more = f"{abs(gain):.1f} points {'more' if gain >= 0 else 'less'} than {base.method}{interval}"
-    return f"That is {more}, for {abs(cost):.1f} points {'less' if cost >= 0 else 'more'} in the mean."
+    price = f"for {cost:.1f} points less in the mean" if cost > 0 else f"and {-cost:.1f} points more in the mean"
+    return f"That is {more}, {price}."
 
 
 def _bare(method: str) -> str:

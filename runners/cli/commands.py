@@ -5,17 +5,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rawls.runners.cli import completion
 from rawls.runners.cli.arguments import plain, quoted
-from rawls.runners.cli.planned import CHOICE, named_target, planned, told
+from rawls.runners.cli.planned import planned, told
 from rawls.runners.config.errors import ConfigError, guarded, nearest
-from rawls.runners.store.stored import AUDITS, MANIFEST, audits, target_folder, variants
-
-if TYPE_CHECKING:
-    from rawls.runners.schedule.launcher import Outcome
-    from rawls.runners.sweeps.experiments import SweepPlan
+from rawls.runners.store.stored import AUDITS, MANIFEST, audits, variants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,55 +30,15 @@ def train(arguments: list[str]) -> int:
 
 
 def reproduce(arguments: list[str]) -> int:
-    from rawls.runners.cli.next_steps import next_steps
-
-    plan, outcome = _reproduced(*named_target(arguments))
-    if not outcome.interrupted:
-        print(next_steps(plan.root, plan.runs, target=f"{plan.target}/{plan.variant}"))
-    return outcome.exit_code
+    return int(importlib.import_module("rawls.runners.cli.reproduce").reproduce(arguments))
 
 
 def choose(arguments: list[str]) -> int:
-    from rawls.analysis.draw.kinds.ranking import leaders
-    from rawls.runners.cli.next_steps import next_steps, release_steps
-    from rawls.runners.config.compose import look_also_in
-
-    plan, outcome = _reproduced(CHOICE, look_also_in(arguments))
-    if not outcome.interrupted:
-        taken = leaders(target_folder(plan.root, CHOICE, plan.variant) / MANIFEST)
-        print(next_steps(plan.root, plan.runs, target=f"{CHOICE}/{plan.variant}"))
-        print(release_steps([run for run in plan.runs if run.run_id in taken]))
-    return outcome.exit_code
-
-
-def _reproduced(target: str, overrides: list[str]) -> "tuple[SweepPlan, Outcome]":
-    """Plan, train what is missing, draw."""
-    from rawls.runners.config.compose import launcher_settings
-    from rawls.runners.schedule.launcher import Outcome, backend_of, train
-    from rawls.runners.store.results_store import Store
-    from rawls.runners.sweeps.computed import compute
-    from rawls.runners.sweeps.experiments import write_manifest
-
-    backend = backend_of(launcher_settings(overrides))
-    plan = planned(target, overrides, fit=True)
-    Store(plan.root).check()
-    manifest = write_manifest(plan, plan.root)
-    outcome = train([run.config for run in plan.runs], backend, command=plan.command) if plan.runs else Outcome()
-    if not outcome.interrupted:
-        compute(plan, manifest.parent)
-        _draw(plan, manifest)
-    return plan, outcome
+    return int(importlib.import_module("rawls.runners.cli.reproduce").choose(arguments))
 
 
 def render(arguments: list[str]) -> int:
-    from rawls.runners.sweeps.experiments import write_manifest
-
-    if arguments and arguments[0].endswith(MANIFEST):
-        _draw(None, Path(arguments[0]))
-        return 0
-    plan = planned(*named_target(arguments), fit=True)
-    _draw(plan, write_manifest(plan, plan.root))
-    return 0
+    return int(importlib.import_module("rawls.runners.cli.reproduce").render(arguments))
 
 
 def targets(arguments: list[str]) -> int:
@@ -397,19 +352,6 @@ def help_text() -> str:
             "Results go to ./results, or where results.root=FOLDER says.",
         ]
     )
-
-
-def _draw(plan: "SweepPlan | None", manifest: Path) -> None:
-    """Draw a target, say where it lies, and mirror it as its plan says; a manifest alone says nothing of tracking."""
-    from rawls.analysis.draw.render import render as render_manifest
-
-    rendered = render_manifest(manifest)
-    print(rendered.text)
-    print("\n".join(["Written:", *(f"  {path}" for path in rendered.files)]))
-    if plan is not None:
-        from rawls.runners.tracking.drawn_targets import mirror
-
-        mirror(plan.config, manifest, rendered.files, rendered.verdict)
 
 
 if __name__ == "__main__":

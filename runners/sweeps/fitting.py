@@ -65,7 +65,7 @@ def _reason(run: ComposedRun) -> str:
     method: AnyMethod = build(config["algorithm"], "algorithm")
     if method.private and method.keeps_owners and config["owners"] is None:
         return "it keeps budgets of owners, and there are none: owners=NAME gives some"
-    if method.private and not method.keeps_owners and config["owners"] is not None:
+    if method.private and not method.keeps_owners and any(text.startswith("owners=") for text in run.overrides):
         return "it protects all rows alike, and owners have budgets of their own"
     try:
         prepared = setup.prepare_run(config)

@@ -52,6 +52,19 @@ def test_seeds_on_the_command_line_are_those_and_no_others() -> None:
     assert {run.config["seed"] for run in plan(["experiment=asc/fig2", "seed=4,7"]).runs} == {4, 7}
 
 
+def test_a_multiple_is_of_what_the_others_come_to() -> None:
+    few = ["experiment=choose", "seed=0", "algorithm=asc"]
+    for dataset, others in (("digits", []), ("adult", []), ("digits", ["optimizer=adam"])):
+        configured = compose([f"dataset={dataset}", "algorithm=asc", *others])
+        rates = {run.config["optimizer"]["lr"] for run in plan([*few, f"dataset={dataset}", *others]).runs}
+        steps = {run.config["algorithm"]["group_lr"] for run in plan([*few, f"dataset={dataset}", *others]).runs}
+        assert sorted(rates) == pytest.approx([configured["optimizer"]["lr"] * factor for factor in (0.3, 1, 3)])
+        assert sorted(steps) == pytest.approx([configured["algorithm"]["group_lr"] * factor for factor in (0.3, 1)])
+    chosen = plan([*few, "dataset=digits", "optimizer.lr=0.7"]).runs
+    assert {run.config["optimizer"]["lr"] for run in chosen} == {0.7}, "the command line wins"
+    assert all("x" not in text.partition("=")[2] for run in chosen for text in run.overrides if "_lr" in text)
+
+
 def test_targets_that_show_the_same_runs_share_them() -> None:
     demo = ["dataset=digits", "privacy=eps8"]
     table, figure = plan(["experiment=asc/table1", *demo]), plan(["experiment=asc/fig2", *demo])
