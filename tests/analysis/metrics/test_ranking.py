@@ -69,7 +69,8 @@ def test_the_worst_group_is_that_of_the_means_over_seeds() -> None:
         columns=["run_id", "split", "group_name", "accuracy"],
     )
     runs = method("a", 0.5, [0.1] * 5).runs.head(2)
-    assert place_of("a", "", runs, groups).worst == ("y", pytest.approx(30))
+    name, lowest = place_of("a", "", runs, groups).worst
+    assert name == "y" and lowest == pytest.approx(30)
 
 
 def test_a_method_without_a_finished_run_has_no_place() -> None:
