@@ -17,7 +17,7 @@ import re
 import shlex
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ class SweepPlan:
         changed: the overrides among it that are not what the experiment itself says.
         command: the command that makes the target again.
         config: of the first run, or what was asked for where there is none: where results go, and who is told.
+        refused: of an experiment that leaves out what does not fit, what cannot even be configured, and why.
     """
 
     target: str | None
@@ -77,6 +78,7 @@ class SweepPlan:
     changed: tuple[str, ...]
     command: str
     config: dict[str, Any]
+    refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:
@@ -103,11 +105,19 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> SweepPlan:
             raise ConfigError(f"{', '.join(texts)}: {why}")
     experiment = compose(asked)["experiment"]
     runs: dict[tuple[str, str], ComposedRun] = {}
+    refused: dict[str, str] = {}
     for label, grid in _grids(experiment, axes):
         for overrides in itertools.product(*grid.values()):
-            for run in _seeds(compose, experiment, label, overrides):
-                # Two labels may come to one configuration, an ablation and its baseline say: both are shown.
-                runs.setdefault((run.label, run.run_id), run)
+            try:
+                for run in _seeds(compose, experiment, label, overrides):
+                    # Two labels may come to one configuration, an ablation and its baseline say: both are shown.
+                    runs.setdefault((run.label, run.run_id), run)
+            except ConfigError as error:
+                if experiment is None or not experiment["fitting"]:
+                    raise
+                refused.setdefault(_refused_label(label, overrides), str(error))
+    if refused and not runs:
+        raise ConfigError(next(iter(refused.values())))
     if not runs and (experiment is None or experiment["blocks"]):
         raise ConfigError("there are no runs: every axis needs a value")
     target = _target(asked) if experiment else None
@@ -120,6 +130,7 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> SweepPlan:
         changed=(*_changed(experiment, axes), *_drawn_otherwise(about)) if experiment else (),
         command=shlex.join(["rawls", *(["reproduce", target] if target else ["train", "-m"]), *map(plain, changes)]),
         config=next(iter(runs.values())).config if runs else compose([texts[0] for texts in axes.values()]),
+        refused=refused,
     )
 
 
@@ -262,16 +273,26 @@ def _seeds(
         )
 
 
+def _refused_label(label: str | None, overrides: Iterable[str]) -> str:
+    """'aZB on digits', as far as the overrides say."""
+    dataset = [text.partition("=")[2] for text in overrides if text.startswith("dataset=")]
+    return " on ".join([str(label), *dataset[:1]])
+
+
 def _multiplied(compose: Composer, overrides: tuple[str, ...]) -> tuple[str, ...]:
     """The overrides, in which `KEY=x0.3` is 0.3 times what the others come to."""
     factors = {text: found for text in overrides if (found := _FACTOR.fullmatch(text))}
     if not factors:
         return overrides
     config = compose([text for text in overrides if text not in factors])
-    values = {
-        text: f"{found['key']}={_value_at(config, found['key']) * float(found['factor']):.3g}"
-        for text, found in factors.items()
-    }
+    values = {}
+    for text, found in factors.items():
+        value = _value_at(config, found["key"])
+        if not isinstance(value, int | float):
+            raise ConfigError(
+                f"{text} is a multiple of {found['key']}, which is {'no key' if value is None else value}"
+            )
+        values[text] = f"{found['key']}={value * float(found['factor']):.3g}"
     return tuple(values.get(text, text) for text in overrides)
 
 

@@ -6,7 +6,8 @@ sentence (runners/schedule/launcher.py) is that sentence here, beside the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,13 +38,14 @@ def fitting(plan: SweepPlan) -> SweepPlan:
     methods = len({run.label for run in plan.runs})
     reporter().note(f"{plan.experiment['title']} Looking which of {methods} methods fit data, model and budget")
     lifecycle.prepare_process()
-    reasons = {setting: _reason(run) for setting, run in first.items()}
+    models = _models(plan.runs)
+    reasons = {setting: _reason(run, models[name_of(run.config["dataset"])]) for setting, run in first.items()}
     runs = tuple(run for run in plan.runs if not reasons[_setting(run)])
     if not runs and plan.runs:
         raise ConfigError(
             f"nothing here can be trained: {next(iter(first.values())).label}: {next(iter(reasons.values()))}"
         )
-    left_out: dict[str, str] = {}
+    left_out: dict[str, str] = dict(plan.refused)
     for setting, run in first.items():
         if reasons[setting]:
             left_out.setdefault(f"{run.label} on {name_of(run.config['dataset'])}", reasons[setting])
@@ -56,8 +58,16 @@ def _setting(run: ComposedRun) -> str:
     return "\n".join([run.label, *(text for text in run.overrides if not text.startswith("seed="))])
 
 
-def _reason(run: ComposedRun) -> str:
-    """Why this run cannot be made; '' if it can."""
+def _models(runs: Iterable[ComposedRun]) -> dict[str, str]:
+    """The model that most runs on a dataset train: all are compared with that."""
+    counts: dict[str, Counter[str]] = {}
+    for run in runs:
+        counts.setdefault(name_of(run.config["dataset"]), Counter())[name_of(run.config["model"])] += 1
+    return {dataset: of_dataset.most_common(1)[0][0] for dataset, of_dataset in counts.items()}
+
+
+def _reason(run: ComposedRun, model: str) -> str:
+    """Why this run cannot be made, or not be compared with the others; '' if it can."""
     from rawls.algorithms.core.method import AnyMethod
     from rawls.runners.training import setup  # here: torch takes a second to import
 
@@ -67,6 +77,8 @@ def _reason(run: ComposedRun) -> str:
         return "it keeps budgets of owners, and there are none: owners=NAME gives some"
     if method.private and not method.keeps_owners and any(text.startswith("owners=") for text in run.overrides):
         return "it protects all rows alike, and owners have budgets of their own"
+    if (own := name_of(config["model"])) != model:
+        return f"it trains model={own} only, and the others model={model}: model={own} has all compared"
     try:
         prepared = setup.prepare_run(config)
         setup.check_model(config)

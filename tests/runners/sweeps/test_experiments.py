@@ -62,6 +62,8 @@ def test_a_multiple_is_of_what_the_others_come_to() -> None:
         assert sorted(steps) == pytest.approx([configured["algorithm"]["group_lr"] * factor for factor in (0.3, 1)])
     chosen = plan([*few, "dataset=digits", "optimizer.lr=0.7"]).runs
     assert {run.config["optimizer"]["lr"] for run in chosen} == {0.7}, "the command line wins"
+    with pytest.raises(ConfigError, match="algorithm.group_lr=x2 is a multiple of algorithm.group_lr, which is no key"):
+        plan(["experiment=choose", "dataset=digits", "seed=0", "algorithm=dpsgd", "algorithm.group_lr=x2"])
     assert all("x" not in text.partition("=")[2] for run in chosen for text in run.overrides if "_lr" in text)
 
 

@@ -33,6 +33,15 @@ def test_methods_for_owners_need_some_and_others_protect_all_rows_alike() -> Non
     assert list(left_out(found)) == ["DP-SGD on digits"]
 
 
+def test_a_method_for_another_model_is_not_compared_with_the_rest() -> None:
+    few = ["algorithm=dpsgd,asc,minimax_phased_erm", "optimizer.lr=0.1"]
+    found = fitting(asked(*few))
+    assert {run.label for run in found.runs} == {"DP-SGD", "ASC"}
+    (reason,) = left_out(found).values()
+    assert reason.startswith("it trains model=logistic only, and the others model=digits_cnn")
+    assert len({run.label for run in fitting(asked(*few, "model=logistic")).runs}) == 3
+
+
 def test_a_method_that_a_model_does_not_allow_is_left_out_with_the_sentence_that_refuses_it() -> None:
     found = fitting(asked("algorithm=dpsgd,minimax_phased_erm", "model=digits_cnn", "optimizer.lr=0.1"))
     assert {run.label for run in found.runs} == {"DP-SGD"}
@@ -67,3 +76,15 @@ def test_data_that_cannot_be_read_are_no_reason_to_leave_a_method_out(tmp_path: 
 def test_other_experiments_are_tried_by_nobody() -> None:
     table = plan(["experiment=asc/table1", "dataset=digits", "scale=smoke"])
     assert fitting(table) is table
+
+
+def test_what_cannot_even_be_configured_is_left_out_too() -> None:
+    """Cardiotocography's recipe has a field that a linear model has not."""
+    names = [text for text in SMALL if "digits" not in text]
+    few = plan([*names, "dataset=cardiotocography", "algorithm=dpsgd,minimax_phased_erm", "optimizer.lr=0.1"])
+    assert {run.label for run in few.runs} == {"DP-SGD"} and list(few.refused) == [
+        "Minimax Phased ERM on cardiotocography"
+    ]
+    assert left_out(fitting(few)) == few.refused
+    with pytest.raises(ConfigError, match="unknown key 'optimizer.lrr'"):
+        plan([*SMALL, "optimizer.lrr=1"])
