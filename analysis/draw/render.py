@@ -17,6 +17,7 @@ import pandas as pd
 from rawls.analysis.draw.drawing import Drawing, text_file
 from rawls.analysis.draw.kinds import (
     accuracy,
+    arena,
     budget,
     calibration,
     claims,
@@ -53,6 +54,7 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "group_table": groups.draw,
     "selection_table": selection.draw,
     "ranking": ranking.draw,
+    "arena": arena.draw,
     "group_figure": group_figure.group_figure,
     "group_curve": group_curve.group_curve,
     "time_figure": time_figure.time_figure,

@@ -34,9 +34,12 @@ EXPLAINED = (
 OTHER_RELATION = "†"
 
 
-def rankings(manifest: Manifest, store: Store) -> dict[str, list[Place]]:
-    """The methods of each dataset, ranked; without those of which no run is done."""
-    runs = manifest.join(store)
+def rankings(manifest: Manifest, store: Store, runs: pd.DataFrame) -> dict[str, list[Place]]:
+    """The methods of each dataset, ranked; without those of which no run is done.
+
+    Args:
+        runs: what the manifest joined, or a part of it.
+    """
     manifest.check_one_run_per(runs.assign(point=runs["coordinates"].map(str)), "method", "dataset", "point", "seed")
     found: dict[str, list[Place]] = {}
     for (dataset, method), own in runs.groupby(["dataset", "method"], sort=False):
@@ -49,27 +52,32 @@ def rankings(manifest: Manifest, store: Store) -> dict[str, list[Place]]:
 def leaders(manifest: Path) -> list[str]:
     """The runs of the method that comes first on each dataset, by a manifest that was written."""
     read = Manifest.read(manifest)
-    found = rankings(read, load(results_root(manifest), read.run_ids))
+    store = load(results_root(manifest), read.run_ids)
+    found = rankings(read, store, read.join(store))
     return [run_id for places in found.values() for run_id in places[0].runs["run_id"] if places[0].rank]
 
 
 def draw(manifest: Manifest, store: Store) -> Drawing:
-    runs, found = manifest.join(store), rankings(manifest, store)
+    runs = manifest.join(store)
+    found = rankings(manifest, store, runs)
     verdict = target_verdict(runs, "")
     if not found:
         return Drawing(text=f"{manifest.title}\n\nNothing is trained yet: {progress(runs)}.", verdict=verdict)
     tables = tuple(_table(manifest, dataset, places, runs) for dataset, places in found.items())
-    left_out: dict[str, list[str]] = {}
-    for label, reason in (manifest.draw.get("left_out") or {}).items():
-        left_out.setdefault(reason, []).append(label)
-    summary = "\n".join([
-        *(advice(places, of=dataset_title(dataset) if len(found) > 1 else "") for dataset, places in found.items()),
-        *(f"Left out, {', '.join(labels)}: {reason}." for reason, labels in left_out.items()),
-    ])  # fmt: skip
+    told = [advice(places, of=dataset_title(name) if len(found) > 1 else "") for name, places in found.items()]
+    summary = "\n".join([*told, *left_out(manifest)])
     flat = pd.DataFrame([_flat(dataset, place) for dataset, places in found.items() for place in places])
     files = table_files("table", tables[0], csv_text(flat.assign(data=stamp(runs)))) if len(tables) == 1 else {}
     text = "\n".join([*(table.markdown() for table in tables), summary])
     return Drawing(text=text, verdict=verdict, files=files, tables=tables, summary=summary)
+
+
+def left_out(manifest: Manifest) -> list[str]:
+    """A sentence for each reason why a method did not fit."""
+    found: dict[str, list[str]] = {}
+    for label, reason in (manifest.draw.get("left_out") or {}).items():
+        found.setdefault(reason, []).append(label)
+    return [f"Left out, {', '.join(labels)}: {reason}." for reason, labels in found.items()]
 
 
 def _table(manifest: Manifest, dataset: str, places: list[Place], runs: pd.DataFrame) -> Table:

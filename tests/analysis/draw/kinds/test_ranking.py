@@ -14,9 +14,10 @@ OPEN = {"plan": None, "private": False, "claim": None}
 
 def run(root: Path, label: str, valid: float, test: float, seed: int, **fields: Any) -> dict[str, Any]:
     """A finished run with one WGA on validation rows and another on test rows, as an entry of a manifest."""
-    settings = {key: fields.pop(key) for key in ("lr",) if key in fields}
-    made = entry(run_id(label, seed, settings), label=label, seed=seed, **settings)
-    content = summary(made["run_id"], algorithm=label, seed=seed, **fields)
+    settings = {key: fields.pop(key) for key in ("lr", "epsilon") if key in fields}
+    dataset = fields.pop("dataset", "unbalanced_mnist")
+    made = entry(run_id(label, seed, dataset, settings), label=label, seed=seed, dataset=dataset, **settings)
+    content = summary(made["run_id"], algorithm=label, dataset=dataset, seed=seed, **fields)
     for split, wga in (("valid", valid), ("test", test)):
         content[split] = content[split] | {"wga": wga, "avg": wga + 0.1}
     write_json(root / "runs" / made["run_id"] / "summary.json", content)
