@@ -1,10 +1,13 @@
 """Which method to take, and why, in sentences: what a ranking says to someone who must choose."""
 
+import math
 from collections.abc import Sequence
 
 from rawls.analysis.metrics.ranking import Place
 
 BASELINE = "dpsgd"
+UNREACHED = 1.0  # percent of the worst group, below which it is not learnt
+MOST_NAMED = 6
 
 
 def advice(places: Sequence[Place], *, of: str = "") -> str:
@@ -18,14 +21,23 @@ def advice(places: Sequence[Place], *, of: str = "") -> str:
     if not private:
         return f"{of or 'Here'}: no method with privacy is trained yet."
     first, *others = private
+    where = f"{of}: " if of else ""
+    if first.wga < UNREACHED:
+        best = max(private, key=lambda place: place.avg)
+        return (
+            f"{where}no method reaches every group: {first.method}, the first by validation, has {first.wga:.1f} % in "
+            f"its worst{_group(first)} and {best.method} the highest mean, {best.avg:.1f} %. Take a larger epsilon, "
+            "more rows or steps, or merge the smallest groups."
+        )
     sentences = [
-        f"{f'{of}: take' if of else 'Take'} {_named(first)}: of {len(private)} methods it has the highest validation "
+        f"{where}{'take' if of else 'Take'} {_named(first)}: of {len(private)} methods it has the highest validation "
         f"WGA. On test its worst group{_group(first)} has {first.wga:.1f} %, all groups in the mean {first.avg:.1f} %."
     ]
     if base := next((place for place in others if _is_baseline(place)), None):
         sentences.append(_against(first, base))
     if level := [place.method for place in others if place.behind is not None and not place.apart]:
-        sentences.append(f"Not told apart from it by these seeds: {', '.join(level)}.")
+        named = "any of the others" if len(level) == len(others) > MOST_NAMED else ", ".join(level)
+        sentences.append(f"Not told apart from it by these seeds: {named}.")
     if ahead := [place for place in others if place.wga > first.wga]:
         best = max(ahead, key=lambda place: place.wga)
         sentences.append(
@@ -34,10 +46,6 @@ def advice(places: Sequence[Place], *, of: str = "") -> str:
     if open_methods := [place for place in places if not place.private]:
         best = max(open_methods, key=lambda place: place.wga)
         sentences.append(f"The best without privacy is {_bare(best.method)}: {best.wga:.1f} % and {best.avg:.1f} %.")
-    if first.wga < 1:
-        sentences.append(
-            "No method reaches every group: take a larger epsilon, more rows, or merge the smallest groups."
-        )
     return " ".join(sentences)
 
 
@@ -54,10 +62,11 @@ def _is_baseline(place: Place) -> bool:
 
 
 def _against(first: Place, base: Place) -> str:
-    gain, cost = first.wga - base.wga, base.avg - first.avg
-    interval = ""
-    if base.behind is not None and base.behind.low == base.behind.low:
-        interval = f" (95 %: {base.behind.low:.1f} to {base.behind.high:.1f})"
+    gain, cost, interval = first.wga - base.wga, base.avg - first.avg, ""
+    if base.behind is not None and base.behind.n:
+        gain = base.behind.mean
+        if not math.isnan(base.behind.low):
+            interval = f" (95 %: {base.behind.low:.1f} to {base.behind.high:.1f})"
     more = f"{abs(gain):.1f} points {'more' if gain >= 0 else 'less'} than {base.method}{interval}"
     price = f"for {cost:.1f} points less in the mean" if cost > 0 else f"and {-cost:.1f} points more in the mean"
     return f"That is {more}, {price}."

@@ -46,9 +46,9 @@ def standings(rankings: Mapping[str, Sequence[Place]]) -> list[Standing]:
     open_methods: dict[str, int] = {}
     for dataset, places in rankings.items():
         for place in places:
-            if place.private:
+            if place.proves_budget:
                 scores.setdefault(place.method, {})[dataset] = place.wga
-            else:
+            elif not place.private:
                 open_methods[place.method] = open_methods.get(place.method, 0) + 1
     ranks: dict[str, list[float]] = {method: [] for method in scores}
     for dataset in rankings:

@@ -15,6 +15,7 @@ import pandas as pd
 from rawls.analysis.metrics.statistics import Difference, Spread, holm, paired_difference, spread
 
 LEVEL = 0.05
+LOOSE = 1.05  # times the budget that was asked for: what proves more than that is in another contest
 SCORES = ("valid_wga", "valid_avg", "test_wga", "test_avg")
 
 
@@ -23,7 +24,7 @@ class Place:
     """A method with its chosen setting.
 
     Args:
-        rank: from 1; of methods with privacy only, the others are lines to compare with (0).
+        rank: from 1; of methods that prove the budget, the others are lines to compare with (0).
         runs: of the chosen setting, one for each seed.
         needed: how many of them there are to be.
         scores: each of SCORES over the seeds, in percent.
@@ -42,6 +43,11 @@ class Place:
     worst: tuple[str, float]
     behind: Difference | None = None
     apart: bool = False
+
+    @property
+    def proves_budget(self) -> bool:
+        """Whether it is private, and not weaker for anybody than was asked for."""
+        return self.private and not (self.runs["epsilon_max"] > LOOSE * self.runs["epsilon_target"]).any()
 
     @property
     def wga(self) -> float:
@@ -73,13 +79,13 @@ def place_of(method: str, setting: str, runs: pd.DataFrame, groups: pd.DataFrame
 
 
 def ranked(places: Sequence[Place]) -> list[Place]:
-    """Those with privacy by their validation WGA (among equals AVG), then those without; each against the leader."""
+    """Those that prove the budget by validation WGA (among equals AVG), each against the first; then the others."""
     known = [place for place in places if not math.isnan(place.scores["valid_wga"].mean)]
-    order = sorted(known, key=lambda place: (place.private, *(place.scores[name].mean for name in SCORES[:2])))
-    order.reverse()
-    private = [place for place in order if place.private]
+    order = sorted(known, key=lambda place: tuple(place.scores[name].mean for name in SCORES[:2]), reverse=True)
+    private = [place for place in order if place.proves_budget]
+    rest = sorted((place for place in order if not place.proves_budget), key=lambda place: not place.private)
     if not private:
-        return order
+        return rest
     leader, *others = private
     found = [_behind(leader, place) for place in others]
     adjusted = holm(difference.p for difference in found)
@@ -87,7 +93,7 @@ def ranked(places: Sequence[Place]) -> list[Place]:
         replace(place, rank=number, behind=difference, apart=bool(p < LEVEL))
         for number, (place, difference, p) in enumerate(zip(others, found, adjusted, strict=True), start=2)
     ]
-    return [replace(leader, rank=1), *placed, *(place for place in order if not place.private)]
+    return [replace(leader, rank=1), *placed, *rest]
 
 
 def _behind(leader: Place, other: Place) -> Difference:

@@ -16,10 +16,14 @@ from typing import Any
 
 import pandas as pd
 
+from rawls.analysis.compare.advice import advice
 from rawls.analysis.compare.against_paper import DISTANCE_WORDS, KEY, LIMIT
 from rawls.analysis.compare.first_method import paired
+from rawls.analysis.compare.leaderboards import leaderboards
 from rawls.analysis.draw.audits import Audits
+from rawls.analysis.draw.budget_texts import titled
 from rawls.analysis.draw.drawing import Drawing
+from rawls.analysis.draw.kinds.ranking import table_of
 from rawls.analysis.draw.render import draw
 from rawls.analysis.draw.stamps import TRY_IT, headline, notices, progress
 from rawls.analysis.draw.tables import Cell, Table
@@ -29,11 +33,13 @@ from rawls.analysis.metrics.privacy_spent import privacy
 from rawls.analysis.pages import html
 from rawls.analysis.pages.markdown import markdown
 from rawls.analysis.pages.origins import failures, made_by, material
+from rawls.analysis.read import settings as all_settings
 from rawls.analysis.read.load import Store, load
 from rawls.analysis.read.manifest import Manifest, without_places
 from rawls.runners.store.stored import audits
 
 FILE = Path("report") / "index.html"
+MOST_BOARDS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +96,8 @@ def text(
     store = load(root)
     targets = [_read(place, item, store) for place, item in enumerate(manifests)]
     parts = [("overview", "What there is", _overview(store, targets))]
+    if ranked := _methods(root, store, targets):
+        parts.insert(0, ("methods", "Which method?", ranked))
     parts += [(target.ident, target.title, _section(store, target)) for target in targets]
     if records := audits(root):
         parts.append(("audit", "Audit", _audit(Audits.of(records))))
@@ -120,6 +128,27 @@ def _read(place: int, item: Mapping[str, Any] | Path, store: Store) -> _Target:
         drawing = Drawing(text="", verdict=f"cannot be drawn ({problem})")
     row = row_of(manifest, runs, drawing.verdict)
     return _Target(ident=ident, row=row, manifest=manifest, runs=runs, drawing=drawing)
+
+
+def _methods(root: Path, store: Store, targets: Sequence[_Target]) -> str:
+    """A leaderboard for each data set and budget at which several private methods are finished."""
+    names = {
+        run_id: method
+        for target in targets
+        if target.runs is not None
+        for run_id, method in zip(target.runs["run_id"], target.runs["method"], strict=True)
+    }
+    known = all_settings.load(root, store.runs.loc[store.runs["status"] == "done", "run_id"])
+    boards = [board for board in leaderboards(store, names, known) if sum(place.rank > 0 for place in board.places) > 1]
+    shown = []
+    for board in boards[:MOST_BOARDS]:
+        name = f"{dataset_title(board.dataset)}, scale {board.scale}"
+        runs = pd.concat([place.runs for place in board.places]).assign(changed="")
+        told = advice(board.places, of=f"{name}, {titled(board.budget)}")
+        shown += [html.paragraph(told), html.table(table_of(name, board.places, runs))]
+    if len(boards) > MOST_BOARDS:
+        shown.append(html.paragraph(f"{len(boards) - MOST_BOARDS} more contests are not shown: the dashboard has all."))
+    return "".join(shown)
 
 
 def _overview(store: Store, targets: Sequence[_Target]) -> str:

@@ -5,6 +5,7 @@ as lines to compare with; and a sentence of advice. A method that proves another
 is marked: it is not the same guarantee. `left_out` of `draw` says which methods did not fit, and why.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -31,7 +32,7 @@ EXPLAINED = (
     "with its 95 % interval; = where that is not told apart from chance (t test, Holm over all methods). s: seconds "
     "of a run among those it trained with"
 )
-OTHER_RELATION = "†"
+OTHER_RELATION, WEAKER = "†", "‡"
 
 
 def rankings(manifest: Manifest, store: Store, runs: pd.DataFrame) -> dict[str, list[Place]]:
@@ -63,7 +64,10 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
     verdict = target_verdict(runs, "")
     if not found:
         return Drawing(text=f"{manifest.title}\n\nNothing is trained yet: {progress(runs)}.", verdict=verdict)
-    tables = tuple(_table(manifest, dataset, places, runs) for dataset, places in found.items())
+    tables = tuple(
+        table_of(f"{manifest.title} {dataset_title(name)}", places, runs[runs["dataset"] == name])
+        for name, places in found.items()
+    )
     told = [advice(places, of=dataset_title(name) if len(found) > 1 else "") for name, places in found.items()]
     summary = "\n".join([*told, *left_out(manifest)])
     flat = pd.DataFrame([_flat(dataset, place) for dataset, places in found.items() for place in places])
@@ -80,19 +84,23 @@ def left_out(manifest: Manifest) -> list[str]:
     return [f"Left out, {', '.join(labels)}: {reason}." for reason, labels in found.items()]
 
 
-def _table(manifest: Manifest, dataset: str, places: list[Place], runs: pd.DataFrame) -> Table:
-    own = runs[runs["dataset"] == dataset]
+def table_of(title: str, places: Sequence[Place], runs: pd.DataFrame) -> Table:
+    """The places of one dataset at one budget.
+
+    Args:
+        runs: all that were asked for, for what must be said of them.
+    """
     relation = _relation(places)
     told = pd.concat([place.runs for place in places])
     marked = any(_is_other(place, relation) for place in places)
     notes = [
         f"Neighbours: {relation or DASH}.",
         *([f"{OTHER_RELATION} proven for another relation than the others: not the same guarantee."] if marked else []),
+        *([f"{WEAKER} proves more than the ε asked for: no contender."] if any(map(_is_weaker, places)) else []),
         *(f"Claim by {rule}." for rule in rules_told(told)),
     ]
     return Table(
-        caption=". ".join([headline(f"{manifest.title} {dataset_title(dataset)}", own), EXPLAINED, *notices(own)])
-        + ".",
+        caption=". ".join([headline(title, runs), EXPLAINED, *notices(runs)]) + ".",
         header=HEADER,
         rows=[_cells(place, other=_is_other(place, relation)) for place in places],
         notes=[" ".join(notes)],
@@ -100,7 +108,7 @@ def _table(manifest: Manifest, dataset: str, places: list[Place], runs: pd.DataF
     )
 
 
-def _relation(places: list[Place]) -> str:
+def _relation(places: Sequence[Place]) -> str:
     """That of most methods, in words."""
     proven = pd.concat([place.runs["neighbouring"] for place in places if place.private] or [pd.Series(dtype=object)])
     return "" if proven.dropna().empty else str(proven.mode().iloc[0]).replace("_", " ")
@@ -110,11 +118,15 @@ def _is_other(place: Place, relation: str) -> bool:
     return place.private and bool((place.runs["neighbouring"].str.replace("_", " ") != relation).any())
 
 
+def _is_weaker(place: Place) -> bool:
+    return place.private and not place.proves_budget
+
+
 def _cells(place: Place, *, other: bool) -> list[Cell]:
     name, lowest = place.worst
     texts = [
         str(place.rank) if place.rank else DASH,
-        place.method + OTHER_RELATION * other,
+        place.method + OTHER_RELATION * other + WEAKER * _is_weaker(place),
         place.setting,
         *(spread_text(place.scores[score], needed=place.needed) for score in ("valid_wga", "test_wga", "test_avg")),
         f"{name} ({lowest:.1f})" if name else DASH,

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from rawls.analysis.pages.dashboard import audit, compare, curves, papers, privacy, runs, target
+from rawls.analysis.pages.dashboard import audit, compare, curves, methods, papers, privacy, runs, target
 from rawls.analysis.pages.dashboard.stored import Here
 
 PAGES = {
+    "Methods": methods.show,
     "Papers": papers.show,
     "Target": target.show,
     "Compare": compare.show,
@@ -28,7 +29,7 @@ def main(root: str, *experiments: str) -> None:
     # No page_icon: Streamlit would fetch it from another machine.
     st.set_page_config(page_title="rawls", layout="wide")
     pages = [
-        st.Page(partial(show, here), title=title, url_path=title.lower(), default=title == "Papers")
+        st.Page(partial(show, here), title=title, url_path=title.lower(), default=title == "Methods")
         for title, show in PAGES.items()
     ]
     st.navigation(pages, position="top").run()

@@ -201,6 +201,36 @@ def intervals(data: pd.DataFrame, *, x: str, description: str) -> None:
     _show({"layer": layers, "height": 60 + 34 * len(data)}, data, description)
 
 
+def ranked(data: pd.DataFrame, *, x: str, description: str) -> None:
+    """For each name its scores one beside the other, from the first to the last, with what lies between low and high.
+
+    Args:
+        data: name, score (what it is), mean, low, high, n.
+    """
+    down = {"field": "name", "type": "nominal", "title": None, "sort": list(dict.fromkeys(data["name"]))}
+    axis = {"format": "~r", "tickCount": 10}
+    across = {"type": "quantitative", "title": x, "axis": axis, "scale": {"zero": False, "padding": 12}}
+    scores = list(dict.fromkeys(data["score"]))
+    colour, shape = _colour(scores) | {"field": "score"}, _shape(scores) | {"field": "score"}
+    tip = [
+        {"field": "name", "type": "nominal", "title": "Method"},
+        {"field": "score", "type": "nominal", "title": "Score"},
+        {"field": "mean", "type": "quantitative", "title": x, "format": ".1f"},
+        {"field": "n", "type": "quantitative", "title": "seeds"},
+    ]
+    layers = [
+        {
+            "mark": {"type": "rule", "strokeWidth": 2, "opacity": 0.6},
+            "encoding": {"y": down, "x": {**across, "field": "low"}, "x2": {"field": "high"}, "color": colour},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
+            "encoding": {"y": down, "x": {**across, "field": "mean"}, "color": colour, "shape": shape, "tooltip": tip},
+        },
+    ]  # fmt: skip
+    _show({"layer": layers, "height": 60 + 22 * data["name"].nunique()}, data, description)
+
+
 def bounds(data: pd.DataFrame, *, description: str) -> None:
     """For each name what is shown as a bar from 0, what is claimed as a diamond, and what is proven as a line across.
 

@@ -11,7 +11,10 @@ from rawls.analysis.draw.titles import DASH
 from rawls.analysis.pages.dashboard import grids, parts, stored
 from rawls.analysis.pages.dashboard.stored import Here
 
-TITLES = {"asc": "Adaptive Sampling for Private Worst-Case Group Optimization (ASC)"}
+TITLES = {
+    "asc": "Adaptive Sampling for Private Worst-Case Group Optimization (ASC)",
+    "rawls": "Of the suite itself",
+}
 # A sign for each state, for a shade alone tells some people nothing.
 SIGNS = {
     "reproduced": "✓", "last digit": "≃", "complete": "●", "differs": "≠", "partial": "◐", "partial, simulated": "◐",
@@ -26,10 +29,17 @@ MARKS = {
 def show(here: Here) -> None:
     about = "Every table and figure of the papers: what became of it in this results folder. A name leads to it."
     parts.begin(here, "Papers", about)
-    rows = [*_found(here), *_never(here)]
-    if not rows:
+    found, never = _found(here), _never(here)
+    if not found and not never:
         parts.nothing("No target was asked for here.", "`rawls targets` lists those there are.")
         return
+    _by_paper(found or never)
+    if found and never:
+        with st.expander(f"{len(never)} targets that nobody asked for here"):
+            _by_paper(never)
+
+
+def _by_paper(rows: list[dict[str, Any]]) -> None:
     for paper in dict.fromkeys(row["paper"] for row in rows):
         own = sorted((row for row in rows if row["paper"] == paper), key=_order)
         st.subheader(TITLES.get(paper, paper), divider="gray")

@@ -27,6 +27,7 @@ from rawls.runners.store.stored import audits as all_audits
 from rawls.runners.store.stored import manifests as all_manifests
 
 _READING = "Reading the histories"
+EXPERIMENTS, CHOICE = "experiment", "choose"  # the folder of all, and the one that has a command of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +141,14 @@ def experiments(files: tuple[Path, ...]) -> dict[str, Experiment]:
     for path in files:
         try:
             content = from_yaml(path.read_text(encoding="utf-8"))
-            name, draw = f"{path.parent.name}/{path.stem}", content.get("draw") or {}
+            paper, draw = path.parent.name, content.get("draw") or {}
+            name = path.stem if paper == EXPERIMENTS else f"{paper}/{path.stem}"
             found[name] = Experiment(
                 target=name,
                 title=str(content.get("title") or name),
-                paper=str(draw.get("paper") or path.parent.name),
+                paper=str(draw.get("paper") or paper),
                 table=str(draw.get("table") or path.stem),
-                command=f"rawls reproduce {name}",
+                command=f"rawls {name}" if name == CHOICE else f"rawls reproduce {name}",
             )
         except (OSError, yaml.YAMLError, AttributeError):
             continue  # `rawls targets` says what is wrong with it; the others are shown

@@ -17,7 +17,8 @@ NO_GROUPS = pd.DataFrame(columns=["run_id", "split", "group_name", "accuracy"])
 def place(method: str, wga: float, *, private: bool = True) -> Place:
     runs = pd.DataFrame({
         "run_id": [method], "seed": [0], "status": "done", "private": private,
-        "valid_wga": 0.5, "valid_avg": 0.5, "test_wga": wga, "test_avg": 0.8,
+        "valid_wga": 0.5, "valid_avg": 0.5, "test_wga": wga, "test_avg": 0.8, "epsilon_max": 1.0,
+        "epsilon_target": 1.0,
     })  # fmt: skip
     return place_of(method, "", runs, NO_GROUPS)
 

@@ -14,11 +14,12 @@ SEEDS = range(5)
 NO_GROUPS = pd.DataFrame(columns=["run_id", "split", "group_name", "accuracy"])
 
 
-def method(name: str, valid: float, test: list[float], *, private: bool = True) -> Place:
+def method(name: str, valid: float, test: list[float], *, private: bool = True, proven: float = 1.0) -> Place:
     """Its validation WGA at all seeds, and its test WGA at each, in fractions."""
     runs = pd.DataFrame({
         "run_id": [f"{name}{seed}" for seed in SEEDS], "seed": list(SEEDS), "status": "done", "private": private,
-        "valid_wga": valid, "valid_avg": valid, "test_wga": test, "test_avg": 0.8,
+        "valid_wga": valid, "valid_avg": valid, "test_wga": test, "test_avg": 0.8, "epsilon_max": proven,
+        "epsilon_target": 1.0,
     })  # fmt: skip
     return place_of(name, "", runs, NO_GROUPS)
 
@@ -32,6 +33,11 @@ def test_methods_without_privacy_come_last_without_a_rank() -> None:
     found = ranked([method("open", 0.9, [0.9] * 5, private=False), method("a", 0.5, [0.5] * 5)])
     assert [(place.method, place.rank) for place in found] == [("a", 1), ("open", 0)]
     assert found[1].behind is None
+
+
+def test_a_method_that_proves_more_than_was_asked_for_is_no_contender() -> None:
+    found = ranked([method("weak", 0.9, [0.9] * 5, proven=14.3), method("a", 0.5, [0.5] * 5, proven=1.02)])
+    assert [(place.method, place.rank) for place in found] == [("a", 1), ("weak", 0)]
 
 
 def test_differences_are_those_of_pairs_and_their_p_is_adjusted_for_all_methods() -> None:

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from tests.analysis.stores import entry, golden_store, manifest, run_id, write_manifest, write_run, write_unfinished
 from tests.tree import ROOT
 
-PAGES = ("papers", "target", "compare", "curves", "privacy", "audit", "runs")
+PAGES = ("methods", "papers", "target", "compare", "curves", "privacy", "audit", "runs")
 EXPERIMENTS = tuple(str(path) for path in sorted((ROOT / "conf" / "experiment").rglob("*.yaml")))
 HISTORY = [
     {
