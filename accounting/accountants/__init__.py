@@ -20,7 +20,9 @@ from rawls.accounting.accountants.base import BaseAccountant, Guarantee, add_up,
 from rawls.accounting.accountants.pld import PldAccountant
 from rawls.accounting.accountants.prv import PrvAccountant
 from rawls.accounting.accountants.rdp import RdpAccountant
-from rawls.accounting.events import Accountant, Event, Neighbouring
+from rawls.accounting.accountants.renyi import to_epsilon
+from rawls.accounting.accountants.stopping import Stopping
+from rawls.accounting.events import Accountant, Event, Neighbouring, RdpEvent
 
 __all__ = ["ACCOUNTANTS", "BaseAccountant", "Guarantee", "check_request", "divergence", "epsilon"]
 
@@ -35,23 +37,37 @@ def epsilon(
     neighbouring: Neighbouring | str,
     accountant: Accountant = "rdp",
     order: float | None = None,
+    chosen: Stopping | None = None,
 ) -> Guarantee:
     """What `events` together guarantee.
 
     Args:
+        chosen: they are those of one of a random number of tries, of which the best is published.
         order: the one Renyi order to account at; None takes the best. RdpEvents force theirs on everything
             they are composed with.
     """
     asked = check_request(delta=delta, neighbouring=neighbouring, accountant=accountant)
     totals = tuple(event.times(count) for event, count in add_up(events).items())
-    return _guarantee(totals, delta, asked, accountant, order)
+    return _guarantee(totals, delta, asked, accountant, order, chosen)
 
 
 @lru_cache(maxsize=1 << 14)  # a sweep asks the same for hundreds of runs
 def _guarantee(
-    events: tuple[Event, ...], delta: float, neighbouring: Neighbouring, accountant: Accountant, order: float | None
+    events: tuple[Event, ...],
+    delta: float,
+    neighbouring: Neighbouring,
+    accountant: Accountant,
+    order: float | None,
+    chosen: Stopping | None,
 ) -> Guarantee:
-    return ACCOUNTANTS[accountant].epsilon(events, delta, neighbouring, order)
+    if chosen is None:
+        return ACCOUNTANTS[accountant].epsilon(events, delta, neighbouring, order)
+    orders = {order, *(event.order for event in events if isinstance(event, RdpEvent))} - {None, chosen.order}
+    if accountant != "rdp" or orders:
+        raise ValueError("a choice among tries is charged at one Renyi order of its own: privacy.accountant=rdp")
+    whole = chosen.whole(float(_RDP.divergences(events, [chosen.order], neighbouring)[0]))
+    spent = float(to_epsilon(whole, chosen.order, delta))
+    return Guarantee(epsilon=spent, delta=delta, order=chosen.order, accountant=accountant, neighbouring=neighbouring)
 
 
 def check_request(*, delta: float, neighbouring: Neighbouring | str, accountant: str) -> Neighbouring:

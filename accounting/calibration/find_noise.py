@@ -18,6 +18,7 @@ import numpy as np
 
 from rawls.accounting.accountants import Guarantee, check_request, divergence, epsilon
 from rawls.accounting.accountants.renyi import Floats
+from rawls.accounting.accountants.stopping import Stopping
 from rawls.accounting.events import Accountant, Event, GaussianEvent, Neighbouring, Sampling
 
 Search = Literal["tight", "opacus"]
@@ -72,8 +73,13 @@ def calibrate(
     neighbouring: Neighbouring | str,
     accountant: Accountant = "rdp",
     search: Search = "tight",
+    chosen: Stopping | None = None,
 ) -> Calibration:
-    """The smallest noise multiplier for which `events_of(noise_multiplier)` cost at most the target."""
+    """The smallest noise multiplier for which `events_of(noise_multiplier)` cost at most the target.
+
+    Args:
+        chosen: they are those of one of a random number of tries, of which the best is published.
+    """
     if not (target_epsilon > 0 and math.isfinite(target_epsilon)):
         raise ValueError(f"the target epsilon must be positive and finite, but it is {target_epsilon}")
     if search not in get_args(Search):
@@ -82,7 +88,8 @@ def calibrate(
 
     @cache
     def guarantee_of(noise_multiplier: float) -> Guarantee:
-        return epsilon(events_of(noise_multiplier), delta=delta, neighbouring=neighbouring, accountant=accountant)
+        events = events_of(noise_multiplier)
+        return epsilon(events, delta=delta, neighbouring=neighbouring, accountant=accountant, chosen=chosen)
 
     find = _opacus if search == "opacus" else _tight
     noise_multiplier = find(lambda multiplier: guarantee_of(multiplier).epsilon, target_epsilon)

@@ -16,6 +16,7 @@ import numpy as np
 
 from rawls.accounting.accountants import epsilon
 from rawls.accounting.accountants.many_cells import epsilons
+from rawls.accounting.accountants.stopping import Stopping, stopping
 from rawls.accounting.calibration.find_noise import Calibration, Search, calibrate
 from rawls.accounting.claims import Claim, gdp_clt
 from rawls.accounting.events import Accountant, Event, Neighbouring, Poisson
@@ -29,6 +30,10 @@ ASSUMED_PUBLIC = {
     Neighbouring.REPLACE_ONE: "group sizes and group membership are public: a neighbouring dataset has the same ones",
     Neighbouring.ADD_REMOVE: "group sizes are public: a record that is removed counts as one that contributes nothing",
 }
+COVERED = (
+    "chosen as the best of a random number of tries, {tries:g} in the mean: epsilon covers the choice of method and "
+    "settings, as long as neither the number of tries nor the others are published"
+)
 NOT_COVERED = "hyper-parameter search and selection on the validation set are not accounted for"
 
 
@@ -47,6 +52,8 @@ class Budget:
         neighbouring: which datasets are neighbours.
         accountant: 'rdp', 'pld' or 'prv'.
         search: 'tight', or 'opacus' for the bisection rule the papers used.
+        tries: the run is one of a random number of tries with this mean, of which the best is published: epsilon covers
+            the choice.
     """
 
     epsilon: float | None
@@ -56,6 +63,20 @@ class Budget:
     neighbouring: Neighbouring
     accountant: Accountant
     search: Search
+    tries: float | None = None
+
+    @property
+    def chosen(self) -> Stopping | None:
+        """How a run of this budget is chosen; None where it is published whatever comes of it.
+
+        Raises:
+            ValueError: epsilon is not given, or less than the choice takes.
+        """
+        if self.tries is None:
+            return None
+        if self.epsilon is None or self.owner_epsilons:
+            raise ValueError("privacy.tries needs privacy.epsilon: the order that tries are charged at follows from it")
+        return stopping(tries=self.tries, epsilon=self.epsilon, delta=self.delta)
 
     def calibrate(self, events_of: Callable[[float], Sequence[Event]]) -> Calibration:
         """The smallest noise multiplier whose events stay within the budget; or the given one, and what it costs."""
@@ -67,6 +88,7 @@ class Budget:
                 neighbouring=self.neighbouring,
                 accountant=self.accountant,
                 search=self.search,
+                chosen=self.chosen,
             )
         assert self.noise_multiplier is not None
         guarantee = epsilon(
@@ -149,6 +171,7 @@ class Budget:
             neighbouring=self.neighbouring,
             accountant=self.accountant,
             order=order,
+            chosen=self.chosen,
         )
 
 
@@ -221,7 +244,9 @@ class Plan:
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the proof takes for granted, and what it leaves out."""
-        return (ASSUMED_PUBLIC[self.budget.neighbouring], NOT_COVERED, *self.notes)
+        tries = self.budget.tries
+        search = NOT_COVERED if tries is None else COVERED.format(tries=tries)
+        return (ASSUMED_PUBLIC[self.budget.neighbouring], search, *self.notes)
 
     def claiming(self, claim: Claim) -> Plan:
         """The same plan, beside what its paper would print."""

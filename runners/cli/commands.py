@@ -194,7 +194,9 @@ OVERRIDES are those of `rawls train`: dataset=table dataset.path=mine.csv datase
 scale=smoke|laptop, algorithm=asc,dpsgd (these alone), seed=0,1,2,3,4 (more of them tell methods apart), …
 Each method has a few settings around the recipe's, and the one of highest validation WGA counts: the choice reads the
 validation rows, which no epsilon here covers. It ends with a table, a sentence, and the command that trains the
-winner for release.""",
+winner for release.
+private=true gives one model instead, with the choice inside epsilon: the best, by a noisy score, of a random number of
+tries (privacy.tries=10 in the mean; Papernot and Steinke 2022). The other tries are deleted unseen.""",
     ),
     "render": Command(
         call=render,

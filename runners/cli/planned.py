@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rawls.runners.sweeps.experiments import SweepPlan
 
 
-CHOICE = "choose"  # the experiment behind `rawls choose`
+CHOICE, PRIVATE_CHOICE = "choose", "choose_private"  # the experiments behind `rawls choose`
 
 
 def no_name(what: str, group: str) -> ConfigError:
@@ -29,6 +29,8 @@ def named_target(arguments: Sequence[str]) -> tuple[str, list[str]]:
     if not given or "=" in given[0]:
         raise no_name("target", "experiment")
     target, *overrides = given
+    if target == PRIVATE_CHOICE:
+        raise ConfigError("its runs must not be seen, all but one: call rawls choose private=true")
     if target not in choices("experiment"):
         raise ConfigError(f"unknown target '{target}': {nearest(target, choices('experiment'))}")
     return target, overrides

@@ -3,17 +3,22 @@
 Here the command line hands drawing to analysis, imported when it is called.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rawls.runners.cli.next_steps import next_steps, release_steps
-from rawls.runners.cli.planned import CHOICE, named_target, planned
+from rawls.runners.cli.planned import CHOICE, PRIVATE_CHOICE, named_target, planned
 from rawls.runners.config.compose import launcher_settings, look_also_in
+from rawls.runners.config.errors import RunsFailed
 from rawls.runners.schedule import launcher
 from rawls.runners.schedule.launcher import Outcome
 from rawls.runners.store.results_store import Store
 from rawls.runners.store.stored import MANIFEST, target_folder
 from rawls.runners.sweeps.computed import compute
 from rawls.runners.sweeps.experiments import SweepPlan, write_manifest
+
+PRIVATELY = "private=true"
 
 
 def reproduce(arguments: list[str]) -> int:
@@ -26,12 +31,35 @@ def reproduce(arguments: list[str]) -> int:
 def choose(arguments: list[str]) -> int:
     from rawls.analysis.draw.kinds.ranking import leaders
 
-    plan, outcome = _reproduced(CHOICE, look_also_in(arguments))
+    given = look_also_in(arguments)
+    if PRIVATELY in given:
+        return _choose_privately([text for text in given if text != PRIVATELY])
+    plan, outcome = _reproduced(CHOICE, given)
     if not outcome.interrupted:
         taken = leaders(target_folder(plan.root, CHOICE, plan.variant) / MANIFEST)
         print(next_steps(plan.root, plan.runs, target=f"{CHOICE}/{plan.variant}"))
         print(release_steps([run for run in plan.runs if run.run_id in taken]))
     return outcome.exit_code
+
+
+def _choose_privately(overrides: list[str]) -> int:
+    """One model instead of a table: whatever else was tried stays unseen."""
+    from rawls.runners.sweeps.private_choice import choose_privately
+    from rawls.runners.train import result_of
+
+    backend = launcher.backend_of(launcher_settings(overrides))
+    plan = planned(PRIVATE_CHOICE, overrides, fit=True)
+    Store(plan.root).check()
+
+    def train(configs: Sequence[dict[str, Any]]) -> None:
+        outcome = launcher.train(configs, backend, command=f"rawls {CHOICE} {PRIVATELY}")
+        if outcome.exit_code:
+            raise RunsFailed(outcome.exit_code)
+
+    choice = choose_privately(plan, train)
+    print(result_of(choice.config))
+    print(choice.told())
+    return 0
 
 
 def render(arguments: list[str]) -> int:

@@ -24,7 +24,8 @@ class Privacy:
     """The budget: an epsilon whose noise is found, or a noise whose epsilon is; an open method has neither.
 
     `delta` null is 1 / (2n), n the training rows; `claim` is the rule by which the paper prints epsilon (null: the
-    method's own); `secure` draws from the operating system.
+    method's own); `secure` draws from the operating system. `tries` says that the run is one of a random number of
+    tries with this mean, of which the best is published: epsilon then covers the choice (`rawls choose private=true`).
     """
 
     epsilon: float | None = field(default=MISSING, metadata={"must": Positive | None})
@@ -35,6 +36,7 @@ class Privacy:
     search: str = field(default="tight", metadata={"must": Literal["tight", "opacus"]})
     claim: str | None = field(default=None, metadata={"must": Literal["gdp_clt"] | None})
     secure: bool = False
+    tries: float | None = field(default=None, metadata={"must": Annotated[float, Gt(1), Le(1000)] | None})
 
 
 @dataclass

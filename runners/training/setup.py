@@ -286,6 +286,7 @@ def _budget(privacy: Config, method: Method | Solver, task: Task) -> Budget:
         neighbouring=Neighbouring(privacy["neighbouring"] or method.neighbouring),
         accountant=privacy["accountant"],
         search=privacy["search"],
+        tries=privacy.get("tries"),
     )
 
 
@@ -294,6 +295,10 @@ def _planned(privacy: str, task: Task, method: Method | Solver) -> Plan:
     """Plans are shared by the runs of a sweep that differ in seed or learning rate only."""
     asked = json.loads(privacy)
     plan = method.plan(task, _budget(asked, method, task))
+    if plan.filtered and plan.budget.tries is not None:
+        raise ValueError(
+            f"{type(method).__name__} ends by a filter on its budget, which knows no choice: leave privacy.tries null"
+        )
     if asked.get("claim") is None:
         return plan
     if isinstance(method, Solver) or type(method).claim is not Method.claim:

@@ -200,7 +200,8 @@ def _check_epsilons(plan: Plan, cells: list[tuple[Event, ...]], spent: tuple[flo
                 delta=budget.delta - plan.delta_set_aside,
                 neighbouring=budget.neighbouring,
                 accountant=budget.accountant,
-                **({} if plan.order is None else {"order": plan.order}),
+                order=plan.order,
+                chosen=budget.chosen,
             ).epsilon
         if not math.isclose(found, spent[cell], rel_tol=1e-6, abs_tol=1e-9):
             raise ContractBroken(f"cell {cell}: the stored lines cost {found}, the run reports {spent[cell]}")
