@@ -84,6 +84,7 @@ class Table(OwnFiles):
             inputs=InMemory(torch.from_numpy(inputs)),
             uses=uses | {name: as_input(part_of.get(name)) for name in used},
             private=encoding.private,
+            encoding=encoding,
             notes=(*([f"no inputs, by dataset.drop: {', '.join(left_out)}"] if left_out else []), *notes),
         )
 

@@ -24,8 +24,7 @@ from rawls.runners.config.compose import compose_given, run_id
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.schedule import launcher
 from rawls.runners.store.results_store import Store
-from rawls.runners.store.stored import HISTORY, LEDGER, PRIVACY
-from rawls.runners.training.recording import WEIGHTS
+from rawls.runners.store.stored import HISTORY, LEDGER, PRIVACY, WEIGHTS
 from rawls.runners.training.setup import forget_engines
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def fit(
         numbered.astype(np.int64),
         of_group.astype(np.int64),
         [str(name) for name in names],
-        num_classes=len(classes),
+        classes=[str(name) for name in classes],
         parts=_numbered_parts(parts, len(labels)),
         test=test,
         validation=validation,

@@ -30,6 +30,8 @@ from rawls.datasets.core.sources import Source, locate, obtain
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from rawls.datasets.core.own.encoding import Encoding
+
 Rows = NDArray[np.int64]
 Provenance = Literal["real", "subset", "stand-in", "simulated"]
 HeldOut = Annotated[float, Ge(0), Le(0.5)]  # a share of the training rows, for validation
@@ -106,6 +108,8 @@ class Data:
         left_out: the training rows that the split of a seed does without, where it is trained on a half.
         taught: labels of all rows as training is told them, by seed, where some are told wrong.
         owners, owner_names: who each row is of, by number, where the files themselves say so.
+        class_names: where more is known than their numbers.
+        encoding: what the columns of a table of one's own became.
     """
 
     inputs: Inputs
@@ -120,6 +124,8 @@ class Data:
     overlapping: Overlapping | None = None
     owners: Tensor | None = None
     owner_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    encoding: Encoding | None = None
     one_split: bool = False
 
     def told(self, seed: int) -> Tensor:

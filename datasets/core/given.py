@@ -84,7 +84,7 @@ def hold(
     groups: Rows,
     names: Sequence[str],
     *,
-    num_classes: int,
+    classes: Sequence[str],
     parts: Rows | None,
     test: float,
     validation: float,
@@ -92,11 +92,12 @@ def hold(
     """Have this process hold a dataset.
 
     Args:
+        classes: what they are called.
         parts: of each row 0, 1 or 2, for training, validation and test; None: by the shares and the seed.
     """
     import torch  # here, as wherever tensors are made: data are specified without it
 
-    digest = sha256(repr((tuple(inputs.shape), str(inputs.dtype), list(names), num_classes)).encode())
+    digest = sha256(repr((tuple(inputs.shape), str(inputs.dtype), list(names), len(classes))).encode())
     for array in (inputs.numpy(), labels, groups, np.zeros(0) if parts is None else parts):
         digest.update(np.ascontiguousarray(array).tobytes())
     sizes = group_sizes(groups, len(names))
@@ -118,7 +119,8 @@ def hold(
         inputs=InMemory(inputs),
         labels=torch.from_numpy(labels),
         groups=torch.from_numpy(groups),
-        num_classes=num_classes,
+        num_classes=len(classes),
+        class_names=tuple(classes),
         provenance="real",
         sources={},
         splits=splits,

@@ -126,18 +126,6 @@ def dashboard(arguments: list[str]) -> int:
     return dashboard_main(arguments, sorted(Path(conf.__file__).with_name("experiment").rglob("*.yaml")))
 
 
-def data(arguments: list[str]) -> int:
-    return int(importlib.import_module("rawls.runners.cli.data").main(arguments) or 0)
-
-
-def sheet(arguments: list[str]) -> int:
-    return int(importlib.import_module("rawls.runners.cli.sheet").main(arguments) or 0)
-
-
-def budget(arguments: list[str]) -> int:
-    return int(importlib.import_module("rawls.runners.cli.budget").main(arguments) or 0)
-
-
 def audit(arguments: list[str]) -> int:
     from rawls.analysis.draw.attacks import draw_attack
     from rawls.analysis.draw.audits import Audits
@@ -160,12 +148,9 @@ def audit(arguments: list[str]) -> int:
     return 1 if broken or found.refusals else 0
 
 
-def record(arguments: list[str]) -> int:
-    return int(importlib.import_module("rawls.runners.cli.record").main(arguments) or 0)
-
-
-def bench(arguments: list[str]) -> int:
-    return int(importlib.import_module("rawls.runners.bench.command").main(arguments) or 0)
+def _in(module: str, function: str = "main") -> Callable[[list[str]], int]:
+    """A command that lies in a module of its own, imported when it is called."""
+    return lambda arguments: int(getattr(importlib.import_module(f"rawls.runners.{module}"), function)(arguments) or 0)
 
 
 _OVERRIDES = """
@@ -249,12 +234,12 @@ epoch=best_valid_wga scores are those of the evaluation with the highest validat
         more="\nServed to this machine alone, on port 8501 or a free one (port=NUMBER); headless=true: no browser.",
     ),
     "data": Command(
-        call=data,
+        call=_in("cli.data"),
         usage="data NAME [model=NAME] [data.root=FOLDER]",
         summary="obtain and verify the files of a dataset, and of the frozen part of a model",
     ),
     "sheet": Command(
-        call=sheet,
+        call=_in("cli.sheet"),
         usage="sheet [all] [KEY=VALUE ...]",
         summary="the privacy sheet of a method, or of all: who is protected, by how much; trains nothing",
         more="""
@@ -263,7 +248,7 @@ it published, as privacy.md in its folder.
 `rawls sheet record` writes the sheets of record and the README's table of methods, in a clone of the suite.""",
     ),
     "budget": Command(
-        call=budget,
+        call=_in("cli.budget"),
         usage="budget OPTIONS | KEY=VALUE ...",
         summary="the noise for an epsilon, the epsilon of a noise: of any run by options, of ours by KEY=VALUE",
     ),
@@ -286,8 +271,26 @@ shadows=32, half_of=0 (the split's seed), centre=median|mean. They are runs like
 attack=one_run: many rows are canaries, in or out by coins of their own. OPTIONS: canaries=500, runs=1,
 confidence=0.95, where=anywhere|smallest_group|most_private_owner, record=mislabelled|row|pixel.""",
     ),
+    "export": Command(
+        call=_in("cli.export", "export"),
+        usage="export RUN [to=FOLDER] [results.root=FOLDER]",
+        summary="a trained model as a folder that needs no rawls: weights, loader, model card, ledger",
+        more="""
+RUN is a run's id, the beginning of it, its folder, or what `rawls compare` calls one run. The folder, which must not be
+there yet, is named after method, dataset and run unless to= names it. Its MODEL_CARD.md says what the model was trained
+on, how well it does for each group, and what it may reveal; load.py loads it with torch and safetensors alone.""",
+    ),
+    "predict": Command(
+        call=_in("cli.export", "predict"),
+        usage="predict EXPORT|RUN FILE [out=FILE] [results.root=FOLDER]",
+        summary="the class of each row of a table, image of a folder, or input of an array, by a trained model",
+        more="""
+FILE has the columns that the model was trained on; label and groups may be left out, and if they are there, accuracy by
+group is printed. For images it is a folder; else an array (.npy), or inputs, labels and groups (.npz). Answers go to
+out=, else to FILE's name with .predictions.csv, in the folder you are in.""",
+    ),
     "record": Command(
-        call=record,
+        call=_in("cli.record"),
         usage="record take [TARGET] | keep TARGET [OVERRIDES ...]",
         summary="runs that others trained already, from the repository to the results folder; or yours into it",
         more=f"""
@@ -297,7 +300,7 @@ analysis/reproduced/runs, a small file each without weights, and its drawing bes
 {_OVERRIDES}""",
     ),
     "bench": Command(
-        call=bench,
+        call=_in("bench.command"),
         usage="bench [step|methods|sweep|plan|store|pages]",
         summary="speed and memory against Opacus and plain SGD; of planning, stores, pages",
     ),
@@ -305,7 +308,7 @@ analysis/reproduced/runs, a small file each without weights, and its drawing bes
 # These have a --help of their own.
 _FORWARDED = ("train", "budget", "bench")
 # These read their arguments themselves.
-_WITHOUT_HYDRA = ("report", "wandb", "compare", "status", "dashboard", "bench")
+_WITHOUT_HYDRA = ("export", "predict", "report", "wandb", "compare", "status", "dashboard", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,7 +3,8 @@
     store.json                {"format": N}: written by the first that needs it; a newer one than ours is refused
     runs/<run_id>/            done: config.yaml, summary.json, history.jsonl, ledger.json, environment.json,
                               privacy.md (what it guarantees, in words; older runs have none), checksums.json of all
-                              of them; weights.safetensors and scores.npz as results.* says
+                              of them; weights.safetensors (with it inputs.json: what makes a row the model's
+                              inputs) and scores.npz as results.* says
     runs/<run_id>.running/    begun, perhaps interrupted: config.yaml, history.jsonl, checkpoint.pt
     replaced/<run_id>.<n>/    what `retrain=true` put aside; nothing reads it
     runs/<run_id>.failed/     the same and error.txt: tried again by the next launch, from its checkpoint
@@ -38,6 +39,7 @@ REPLACED = "replaced"
 AUDITS = "audits"
 CONFIG, SUMMARY, HISTORY = "config.yaml", "summary.json", "history.jsonl"
 LEDGER, ENVIRONMENT, PRIVACY = "ledger.json", "environment.json", "privacy.md"
+WEIGHTS, INPUTS = "weights.safetensors", "inputs.json"
 CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
 MANIFEST = "manifest.json"
 PLANS, MEMBERSHIP, ROC = "plans.csv", "membership.csv", "roc.csv"

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from rawls.datasets.core.base import Data, InMemory, inputs_digest
+from rawls.datasets.core.base import Data, InMemory, Inputs, inputs_digest
 from rawls.datasets.core.sources import Package, Source, obtain, verified
 from rawls.models.architectures.parts.frozen import Frozen
 from rawls.models.architectures.parts.transformer import TakesTokens
@@ -29,6 +29,13 @@ from rawls.runners.config.specifications import build, dump, name_of
 
 FORMAT = 1  # one more whenever the code of an encoder makes something else of the same inputs and weights
 AT_ONCE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Features(InMemory):
+    """What an encoder made of inputs."""
+
+    of: Inputs
 
 
 def obtain_weights(spec: object, root: Path) -> list[Path]:
@@ -80,12 +87,17 @@ def encoded(data: Data, spec: Frozen, root: Path, fetch: str) -> Data:
     path = _place(data, spec)
     features = None if path is None else _read(path)
     if features is None:
-        encoder = spec.encoder(data.inputs.shape, [verified(source, root, fetch) for source in _sources(spec)])
+        encoder = encoder_of(spec, data.inputs.shape, root, fetch)
         print(f"computing the features of {len(data.labels)} inputs, for this and later runs", file=sys.stderr)
         features = compute(encoder, data)
         if path is not None:
             _write(path, features)
-    return replace(data, inputs=InMemory(features))
+    return replace(data, inputs=Features(features, of=data.inputs))
+
+
+def encoder_of(spec: Frozen, input_shape: tuple[int, ...], root: Path, fetch: str) -> nn.Module:
+    """The frozen part of a model, for inputs of this shape; see `encoded`."""
+    return spec.encoder(input_shape, [verified(source, root, fetch) for source in _sources(spec)])
 
 
 def compute(encoder: nn.Module, data: Data) -> Tensor:

@@ -28,10 +28,20 @@ from rawls.datasets.core.base import SMALLEST_CUT, Data, Rows, Split, addressed,
 from rawls.models.engines.base import Engine
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store import environment
-from rawls.runners.store.stored import EVALUATED, EVALUATED_SIZES, OF_A_GROUP, PRIVACY, of_partition
+from rawls.runners.store.files import to_json
+from rawls.runners.store.stored import (
+    EVALUATED,
+    EVALUATED_SIZES,
+    INPUTS,
+    OF_A_GROUP,
+    PRIVACY,
+    WEIGHTS,
+    of_partition,
+)
 from rawls.runners.training.chance import GUESS, guess
 from rawls.runners.training.gaps import NOTE as GAPS_NOTE
 from rawls.runners.training.gaps import gap_line
+from rawls.runners.training.inputs import described
 from rawls.runners.training.metrics import group_metrics, positive_counts
 from rawls.runners.training.privacy_sheet import Trained, privacy_sheet
 from rawls.runners.training.running import NOTE as RUNNING_NOTE
@@ -44,7 +54,7 @@ PROBES = {
     "sampling_variance_every": PROBE_NOTE, "group_gradients_every": GROUPS_NOTE, "gap_noise": GAPS_NOTE,
     "running": RUNNING_NOTE,
 }  # fmt: skip
-WEIGHTS, SCORES = "weights.safetensors", "scores.npz"
+SCORES = "scores.npz"
 # Rows of a part that are evaluated, if it has more: a fixed sample of each split. The others are evaluated whole.
 MOST_ROWS = {"train": 2_000, "test": 10_000}
 
@@ -168,6 +178,8 @@ class Recorder:
         if run.config["results"]["weights"]:
             named = {name: values.cpu().contiguous() for name, values in self.engine.named(params.contiguous()).items()}
             files[WEIGHTS] = save(named, {"format": "pt"})  # of two entries, the order changes from file to file
+            assert run.prepared.data is not None
+            files[INPUTS] = (to_json(described(run.config, run.prepared.data), indent=2) + "\n").encode()
         if run.config["results"]["scores"]:
             files[SCORES] = self._examples(params)
         made = environment.describe(device=str(self.device)) | {"fleet": run.fleet}

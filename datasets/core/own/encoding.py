@@ -6,7 +6,8 @@ the user gives need nothing private: numbers are taken to lie in them, and what 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,14 @@ class Encoding:
             at += part.width
         return inputs
 
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Its parts as JSON has them; `of_dicts` takes them back."""
+        return [{"kind": type(part).__name__.lower()} | asdict(part) for part in self.parts]
+
+    @classmethod
+    def of_dicts(cls, parts: Sequence[Mapping[str, Any]]) -> "Encoding":
+        return cls(parts=tuple(_part(**part) for part in parts))
+
     @property
     def private(self) -> tuple[str, ...]:
         """What of the data it holds, in the words of an assumption."""
@@ -117,6 +126,13 @@ class Encoding:
             (indicated, "that cells of {} are missing is public (an input says of which rows)"),
         )
         return tuple(sentence.format(listed(names)) for names, sentence in told if names)
+
+
+def _part(*, kind: str, **fields: Any) -> Part:
+    if kind == "category":
+        return Category(**fields | {"values": tuple(fields["values"])})
+    bounds = fields["bounds"]
+    return Number(**fields | {"bounds": None if bounds is None else tuple(bounds)})
 
 
 def listed(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from rawls.datasets.core.base import Data, Inputs, Provenance, Rows
 from rawls.datasets.core.own import findings
 from rawls.datasets.core.own.by_columns import ByColumns, Roles
 from rawls.datasets.core.own.columns import Column, counted, gathered
+from rawls.datasets.core.own.encoding import Encoding
 from rawls.datasets.core.own.readers import TableFile, not_there, open_table
 
 
@@ -41,11 +42,13 @@ class Taken:
         uses: of columns that are inputs or might be, in words.
         private: what was read of the data for it beside the accounting, in the words of an assumption.
         notes: what a careful reader would ask.
+        encoding: what columns became, if inputs are made of them.
     """
 
     inputs: Inputs
     uses: Mapping[str, str]
     private: tuple[str, ...] = ()
+    encoding: Encoding | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -161,6 +164,8 @@ class OwnFiles(ByColumns):
             splits=splits,
             owners=None if found.owners is None else torch.from_numpy(found.owners.codes),
             owner_names=() if found.owners is None else found.owners.names,
+            class_names=found.labels.names,
+            encoding=taken.encoding,
         )
         lines = [
             f"{self.table}: {counted(num_rows, 'row')} of {counted(len(file.names), 'column')} {file.form}",

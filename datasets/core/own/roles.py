@@ -137,7 +137,7 @@ def stated_parts(column: Column) -> Rows:
 def _named(column: Column, thresholds: Thresholds, as_category: Sequence[str], *, most: int) -> Named | None:
     """What a column calls its rows; None if it holds quantities, or too many names."""
     if (cuts := thresholds.get(column.name)) is not None:
-        return _cut(column, cuts)
+        return cut(column, cuts)
     if column.kind == "number" and column.name not in as_category:
         return _whole(column)
     if column.codes is None or len(column.values) > most:
@@ -159,7 +159,7 @@ def _whole(column: Column) -> Named | None:
     return Named(codes=of_rows, names=tuple(f"{column.name}={number:.0f}" for number in known))
 
 
-def _cut(column: Column, cuts: tuple[float, ...]) -> Named:
+def cut(column: Column, cuts: tuple[float, ...]) -> Named:
     key = f"dataset.thresholds={{{column.name}:{list(cuts)}}}"
     if column.numbers is None:
         raise ValueError(

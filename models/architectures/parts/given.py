@@ -50,6 +50,11 @@ def hold(model: nn.Module | Factory) -> Given:
     return spec
 
 
+def is_held(spec: Given) -> bool:
+    """Whether this process holds it."""
+    return spec.content in _HELD
+
+
 def _source_of(code: object) -> str:
     """What a class or function says; nothing where that cannot be read."""
     try:

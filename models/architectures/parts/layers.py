@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 
 def tanh(x: Tensor) -> Tensor:
-    """Hyperbolic tangent without an autograd tape; on a CPU by numpy."""
-    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+    """Hyperbolic tangent without an autograd tape; on a CPU by numpy, but in a program that leaves by torch alone."""
+    if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or torch.compiler.is_exporting():
         return torch.tanh(x)
     return torch.from_numpy(np.tanh(x.detach().numpy()))
 

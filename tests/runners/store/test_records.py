@@ -58,12 +58,13 @@ def test_a_run_comes_back_as_it_was_but_for_its_weights(store: Store, tmp_path: 
     assert other.done() == recorded(records) == [run_id]
     theirs, ours = other.folder(run_id), store.folder(run_id)
     assert verify(theirs) == []
-    assert {path.name for path in ours.iterdir()} - {path.name for path in theirs.iterdir()} == {"weights.safetensors"}
+    not_recorded = {"weights.safetensors", "inputs.json"}
+    assert {path.name for path in ours.iterdir()} - {path.name for path in theirs.iterdir()} == not_recorded
     for path in theirs.iterdir():
         if path.name != "checksums.json":
             assert path.read_bytes() == (ours / path.name).read_bytes()
     kept, all_of_them = (json.loads((folder / "checksums.json").read_bytes()) for folder in (theirs, ours))
-    assert kept == {name: value for name, value in all_of_them.items() if name != "weights.safetensors"}
+    assert kept == {name: value for name, value in all_of_them.items() if name not in not_recorded}
     assert sorted(path.name for path in other.root.iterdir()) == ["runs"], "nothing temporary is left"
 
 
