@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,11 @@ from rawls.datasets.core import given as given_data
 from rawls.models.architectures.parts import given as given_model
 from rawls.runners.config.compose import compose_given, run_id
 from rawls.runners.config.errors import ConfigError
+from rawls.runners.release.export import Exported, export_run
+from rawls.runners.release.finished import FinishedRun, put_weights, read_run
 from rawls.runners.schedule import launcher
 from rawls.runners.store.results_store import Store
-from rawls.runners.store.stored import HISTORY, LEDGER, PRIVACY, WEIGHTS
+from rawls.runners.store.stored import HISTORY
 from rawls.runners.training.setup import forget_engines
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Fitted:
         ledger: every noisy answer that was computed from the data, and what is taken for granted.
         privacy: the sheet that says all this in words.
         folder: where the run lies; None if it was not to be kept.
+        run: all that it left, for `export`.
     """
 
     model: nn.Module
@@ -58,6 +61,15 @@ class Fitted:
     ledger: dict[str, Any]
     privacy: str
     folder: Path | None
+    run: FinishedRun = field(repr=False)
+
+    def export(self, folder: str | Path) -> Exported:
+        """Write the model to a folder that is not there yet: weights, program, loader, model card, ledger.
+
+        Raises:
+            ConfigError: the folder is there.
+        """
+        return export_run(self.run, self.model, folder)
 
 
 def fit(
@@ -152,10 +164,11 @@ def fit(
 def _read(store: Store, ident: str, module: nn.Module, *, kept: bool) -> Fitted:
     """What a finished run left."""
     import pandas as pd
-    from safetensors.torch import load_file
 
-    folder, summary = store.folder(ident), store.summary(ident)
-    module.load_state_dict(load_file(folder / WEIGHTS), strict=False)
+    folder = store.folder(ident)
+    run = read_run(folder)
+    summary = run.summary
+    put_weights(module, run)
     names, spent = summary["group_names"], summary["ledger_epsilon_per_group"]
     with open(folder / HISTORY, encoding="utf-8") as file:
         history = pd.DataFrame([json.loads(line) for line in file])
@@ -175,9 +188,10 @@ def _read(store: Store, ident: str, module: nn.Module, *, kept: bool) -> Fitted:
             if part in summary
         },
         history=history,
-        ledger=json.loads((folder / LEDGER).read_text(encoding="utf-8")),
-        privacy=(folder / PRIVACY).read_text(encoding="utf-8"),
+        ledger=run.ledger,
+        privacy=run.privacy,
         folder=folder if kept else None,
+        run=run,
     )
 
 

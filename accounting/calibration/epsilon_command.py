@@ -13,10 +13,11 @@ from rawls.accounting.calibration.noise_command import DescribedRun, answer, run
 def main(argv: Sequence[str] | None = None) -> int:
     parser = run_parser("The epsilon that a noise multiplier (noise std / norm bound) gives.")
     parser.add_argument("--noise-multiplier", type=float, required=True)
-    return answer(parser, argv, _epsilon)
+    return answer(parser, argv, epsilon_of)
 
 
-def _epsilon(options: argparse.Namespace, run: DescribedRun) -> dict[str, Any]:
+def epsilon_of(options: argparse.Namespace, run: DescribedRun) -> dict[str, Any]:
+    """The answer."""
     guarantee = epsilon(
         run.events(options.noise_multiplier),
         delta=run.delta,

@@ -153,10 +153,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = run_parser("The smallest noise multiplier (noise std / norm bound) for a budget.")
     parser.add_argument("--epsilon", type=float, required=True, help="the target")
     parser.add_argument("--search", choices=get_args(Search), default="tight", help="opacus: the papers' bisection")
-    return answer(parser, argv, _calibrate)
+    return answer(parser, argv, noise_of)
 
 
-def _calibrate(options: argparse.Namespace, run: DescribedRun) -> dict[str, Any]:
+def noise_of(options: argparse.Namespace, run: DescribedRun) -> dict[str, Any]:
+    """The answer."""
     calibration = calibrate(
         run.events,
         target_epsilon=options.epsilon,

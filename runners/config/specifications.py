@@ -22,6 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from rawls.runners.config.errors import ConfigError, nearest
 from rawls.runners.config.kept import Kept
+from rawls.runners.config.own_modules import imported
 from rawls.runners.store import identity
 from rawls.runners.store.identity import TARGET
 
@@ -203,9 +204,13 @@ def _fields(target: str, group: str) -> tuple[Any, dict[str, Any]]:
     if not module:
         raise ConfigError(f"{group} is not chosen: set {group}=NAME")
     try:
-        cls = getattr(import_module(module), name)
+        cls = getattr(imported(module), name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{group}.{TARGET}={target} cannot be imported: {error}{_way_out(target, error)}") from error
+    if group == "model" and callable(cls) and not dataclasses.is_dataclass(cls):
+        from rawls.models.architectures.parts.factory import specification_of  # here: it needs torch
+
+        cls = specification_of(cls, target)
     if not dataclasses.is_dataclass(cls):
         raise ConfigError(f"{group}.{TARGET}={target} is not a dataclass: its fields must be the keys of {group}")
     hints = get_type_hints(cls, include_extras=True)
@@ -219,4 +224,5 @@ def _way_out(target: str, error: Exception) -> str:
         return ""
     if top in ("algorithms", "datasets", "models"):
         return f"; ours are in rawls.{top}"
-    return f"; name the folder of {top}.py in PYTHONPATH" if error.name == top else ""
+    here = f"; put {top}.py into the folder you are in, or name its folder in PYTHONPATH"
+    return here if error.name == top else ""

@@ -162,7 +162,11 @@ def _data(run: FinishedRun) -> Iterator[str]:
     summary, config = run.summary, run.config
     mark = mark_of(summary["provenance"])
     name = f"`{summary['dataset']}`" + (f" ({mark})" if mark else "")
-    yield f"{name}: {run.inputs['meaning']}" if run.inputs["meaning"] else f"{name}, of these files:"
+    yield (
+        f"{name}: {run.inputs['meaning']}"
+        if run.inputs["meaning"]
+        else f"{name}{', of these files:' * bool(summary['data_sources'])}"
+    )
     if told := config["dataset"].get("label"):
         cut = "".join(
             f"; {name} is cut at {listed(list(map(str, at)))}" for name, at in run.inputs["thresholds"].items()

@@ -91,7 +91,7 @@ class Model:
         if list(inputs.shape[1:]) != self.described["shape"]:
             raise ConfigError(
                 f"the inputs are of shape {list(inputs.shape)}, and the model takes rows of "
-                f"{self.described['shape']}: {self.described['meaning']}"
+                f"{': '.join(filter(None, [str(self.described['shape']), self.described['meaning']]))}"
             )
         tokens = self.described["dtype"] == "int64"
         if tokens != (not inputs.is_floating_point() and inputs.dtype != torch.uint8):

@@ -1,4 +1,5 @@
-"""What a sweep shows while it runs: a line per fleet and one for the sweep on a terminal, else plain lines.
+"""What a sweep shows while it runs: a line per fleet and one for the sweep on a terminal, a line that is rewritten in a
+notebook, else plain lines.
 
 Everything goes to stderr: stdout is for results. Rates count the steps of all runs of a fleet, from its first
 report on, so that a resumed run does not look fast.
@@ -23,6 +24,7 @@ from rawls.runners.sweeps.labels import label_together
 # if it is not the first report, perhaps the step that the first told of and the seconds elapsed since
 Message = dict[str, Any]
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_UNTIL_REWRITTEN = 0.25
 _ENDED = frozenset({"done", "failed", "interrupted"})
 
 
@@ -145,6 +147,8 @@ class Reporter:
 class Lines(Reporter):
     """For logs: a line when a run ends, and one on the sweep every ten seconds."""
 
+    seconds_between = SECONDS_BETWEEN_LINES
+
     def __init__(self, stream: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
         self._stream = sys.stderr if stream is None else stream
@@ -153,18 +157,44 @@ class Lines(Reporter):
     def message(self, fleet: int, message: Message) -> None:
         super().message(fleet, message)
         now = self._clock()
-        if now - self._last < SECONDS_BETWEEN_LINES:
+        if now - self._last < self.seconds_between:
             return
         self._last = now
         running = [describe(view, now) for view in self._fleets.values() if view.steps]
-        self.note("; ".join([self.summary(), *running]))
+        self._tell("; ".join([self.summary(), *running]))
 
     def note(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
 
+    def _tell(self, text: str) -> None:
+        """Say where the sweep is."""
+        self.note(text)
+
     def _run_ended(self, message: Message, wga: float | None) -> None:
         reached = "" if wga is None else f", {percent(wga)}"
         self.note(f"{message['event']}: {message['label']}{reached} ({self.summary()})")
+
+
+class OneLine(Lines):
+    """For notebooks: where the sweep is, in a line that is rewritten and gone at the end; a line when a run ends."""
+
+    seconds_between = SECONDS_UNTIL_REWRITTEN
+    _width = 0  # of what stands in the line
+
+    def note(self, text: str) -> None:
+        self._tell("")
+        self._width = 0
+        super().note(text)
+
+    def stop(self) -> None:
+        self._tell("")
+
+    def _tell(self, text: str) -> None:
+        if text or self._width:
+            blanks = " " * (self._width - len(text))
+            self._stream.write(f"\r{text}{blanks}" + ("" if text else "\r"))
+            self._stream.flush()
+        self._width = len(text)
 
 
 class Screen(Reporter):
@@ -218,7 +248,13 @@ class Screen(Reporter):
 
 def reporter() -> Reporter:
     """The one that suits stderr."""
-    return Screen() if sys.stderr.isatty() else Lines()
+    return Screen() if sys.stderr.isatty() else OneLine() if _is_notebook() else Lines()
+
+
+def _is_notebook() -> bool:
+    """Whether a notebook's kernel runs this: it, and only it, shows what this process prints in a cell."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "IPKernelApp" in getattr(shell, "config", ())
 
 
 def figures(view: FleetView, now: float) -> tuple[str, str, str, str]:

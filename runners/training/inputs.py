@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from rawls.datasets.core.base import Data, Dataset, InMemory
+from rawls.datasets.core.given import Given
 from rawls.datasets.core.own.by_columns import ByColumns
 from rawls.datasets.image_folder import ImageFolder
 from rawls.runners.config.specifications import build, name_of
@@ -40,7 +41,7 @@ def described(config: Mapping[str, Any], data: Data) -> dict[str, Any]:
         "shape": list(inputs.shape),
         "dtype": str(row.dtype).removeprefix("torch."),
         "in_bytes": as_bytes,  # then they are units of 1/255
-        "meaning": "" if isinstance(spec, ByColumns) else _meaning(spec),
+        "meaning": "" if isinstance(spec, ByColumns | Given) else _meaning(spec),
         "classes": list(classes),
         "groups": list(spec.group_names),
         "assumed": list(spec.assumptions),

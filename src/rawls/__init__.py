@@ -4,6 +4,11 @@
 
     fitted = rawls.fit(module, (inputs, labels), groups=sexes, method="asc", epsilon=1)
     fitted.model, fitted.epsilon, fitted.accuracy["test"]["wga"], fitted.history, fitted.ledger, fitted.privacy
+    fitted.export("mine")  # weights, a program that needs no rawls, a loader, the model card
+
+    rawls.export("3f2a", "mine")  # the same of a run of `rawls train`
+    rawls.load_model("mine").predict(frame)  # .predict_proba; of a folder of export, or a run
+    rawls.budget(epsilon=1, population=50_000, batch=256, steps=2_000)["noise_multiplier"]
 
     store = rawls.load("results")  # what `rawls train` and `rawls reproduce` left: store.runs, store.history, …
     print(rawls.describe("runs"))  # what its columns mean
@@ -27,33 +32,48 @@ if TYPE_CHECKING:
     from rawls.analysis.read.columns import describe as describe
     from rawls.analysis.read.load import Store as Store
     from rawls.analysis.read.load import load as load
+    from rawls.runners.budget import budget as budget
     from rawls.runners.fit import Fitted as Fitted
     from rawls.runners.fit import fit as fit
+    from rawls.runners.release.export import Exported as Exported
+    from rawls.runners.release.export import export as export
+    from rawls.runners.release.model import Model as Model
+    from rawls.runners.release.model import load_model as load_model
 
 __all__ = [
     "accounting",
     "algorithms",
     "analysis",
+    "budget",
     "calibrate",
     "datasets",
     "describe",
     "epsilon",
+    "export",
+    "Exported",
     "fit",
     "Fitted",
     "load",
+    "load_model",
+    "Model",
     "models",
     "runners",
     "Store",
 ]
 
 _LIES_IN = {
+    "Exported": "rawls.runners.release.export",
     "Fitted": "rawls.runners.fit",
+    "Model": "rawls.runners.release.model",
     "Store": "rawls.analysis.read.load",
+    "budget": "rawls.runners.budget",
     "calibrate": "rawls.accounting.calibration.find_noise",
     "describe": "rawls.analysis.read.columns",
     "epsilon": "rawls.accounting.accountants",
+    "export": "rawls.runners.release.export",
     "fit": "rawls.runners.fit",
     "load": "rawls.analysis.read.load",
+    "load_model": "rawls.runners.release.model",
 }
 
 

@@ -127,3 +127,26 @@ def test_what_is_wrong_is_one_sentence_before_anything_trains(changed: dict[str,
 def test_what_another_process_holds_is_refused() -> None:
     with pytest.raises(ValueError, match="module of another process"):
         given_model.Given(content="0" * 64).build((5,), 2)
+
+
+def test_what_was_fitted_leaves_and_answers_as_it_did_here(tmp_path: Path) -> None:
+    fitted = rawls.fit(module(), (INPUTS, LABELS), method="dpsgd", epsilon=5, **SHORT)
+    left = fitted.export(tmp_path / "mine")
+    assert any("secure=True" in text for text in left.warnings)  # its noise can be drawn again
+    model = rawls.load_model(tmp_path / "mine")
+    assert model.classes == ("no", "yes") and model.groups == ("few", "many")
+    assert model.predict(INPUTS[PARTS == "test"]).tolist() == predictions(fitted.model, "test").tolist()
+    assert "`rawls.fit(…)` of a Python program" in (tmp_path / "mine" / "MODEL_CARD.md").read_text("utf-8")
+    with pytest.raises(ConfigError, match="is there already"):
+        fitted.export(tmp_path / "mine")
+
+
+def test_a_kept_run_leaves_from_the_program_that_has_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = rawls.fit(module(), (INPUTS, LABELS), method="sgd", results=tmp_path / "results", **SHORT)
+    assert fitted.folder is not None
+    assert rawls.export(fitted.folder, tmp_path / "mine").folder == tmp_path / "mine"
+    monkeypatch.setattr(given_model, "_HELD", {})
+    with pytest.raises(ConfigError, match="is of a Python program: export it there"):
+        rawls.export(fitted.folder, tmp_path / "other")

@@ -141,7 +141,7 @@ def test_a_target_that_is_no_specification_is_refused(target: str, sentence: str
 @pytest.mark.parametrize(
     ("target", "way_out"),
     [
-        ("nowhere.at.all.Thing", "; name the folder of nowhere.py in PYTHONPATH"),
+        ("nowhere.at.all.Thing", "; put nowhere.py into the folder you are in, or name its folder in PYTHONPATH"),
         ("algorithms.under_its_old_name.Thing", "; ours are in rawls.algorithms"),
         ("datasets.under_its_old_name.Thing", "; ours are in rawls.datasets"),
     ],

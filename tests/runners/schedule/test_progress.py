@@ -1,10 +1,12 @@
 import io
+import sys
+import types
 from collections.abc import Iterator
 
 import pytest
 from rich.console import Console
 
-from rawls.runners.schedule.progress import Lines, Message, Reporter, Screen, duration, reporter
+from rawls.runners.schedule.progress import Lines, Message, OneLine, Reporter, Screen, duration, reporter
 
 
 class Clock:
@@ -46,6 +48,28 @@ def test_rate_and_time_left_count_what_was_made_since_the_first_report() -> None
     shown.message(0, ended("b", "done"))
     shown.fleet_ended(0)
     assert shown.summary() == "4/8 runs done, 3 of them before, 1 failed"
+
+
+def test_in_a_notebook_one_line_is_rewritten_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, stream = Clock(), io.StringIO()
+    shown = OneLine(stream, clock)
+    play(shown, clock)
+    shown.message(0, ended("a", "done"))
+    shown.stop()
+    screen = [""]  # as whoever reads the stream shows it
+    for piece in stream.getvalue().replace("\n", "\0\n").split("\n"):
+        line = ""
+        for text in piece.removesuffix("\0").split("\r"):
+            line = text + line[len(text) :]
+        screen.append(line.rstrip())
+    assert screen == ["", "done: run a, validation WGA 50.0 % (4/8 runs done, 3 of them before, 5:50 left)", ""]
+    assert stream.getvalue().count("\r") == 4 and "steps/s" in stream.getvalue()
+
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert type(reporter()) is Lines
+    shell = types.SimpleNamespace(config={"IPKernelApp": {}})
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    assert type(reporter()) is OneLine
 
 
 def test_lines_come_every_ten_seconds_and_for_every_run_that_ends() -> None:
