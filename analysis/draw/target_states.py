@@ -31,14 +31,16 @@ def status(results_root: str | Path, manifests: Iterable[Mapping[str, Any] | Pat
     read = [_read(item) for item in manifests]
     ids = [run_id for manifest in read if isinstance(manifest, Manifest) for run_id in manifest.run_ids]
     store = load(results_root, ids)
-    rows = [_row(item, store) if isinstance(item, Manifest) else item for item in read]
+    known = set(store.runs["run_id"])
+    rows = [_row(item, store, known) if isinstance(item, Manifest) else item for item in read]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _row(manifest: Manifest, store: Store) -> dict[str, Any]:
+def _row(manifest: Manifest, store: Store, known: set[str]) -> dict[str, Any]:
+    if manifest.runs and known.isdisjoint(manifest.run_ids):  # most targets, and drawing nothing takes time too
+        missing = pd.DataFrame({"status": "missing", "provenance": None}, index=range(len(manifest.runs)))
+        return row_of(manifest, missing, target_verdict(missing, ""))
     runs = manifest.join(store)
-    if len(runs) and (runs["status"] == "missing").all():  # of most targets, and drawing nothing takes time too
-        return row_of(manifest, runs, target_verdict(runs, ""))
     try:
         verdict = draw(manifest, store).verdict
     except ValueError as problem:

@@ -66,8 +66,9 @@ class Source:
 def locate(source: Source, root: Path) -> Path | None:
     """The file under data.root, plain or gzipped, if there is one; not yet verified."""
     names = (source.filename, source.filename + ".gz")
-    paths = (root / folder / name for folder in source.folders for name in names)
-    return next((path for path in paths if path.is_file()), None)
+    # As texts: a sweep asks thousands of times, and a path takes ten times as long to make.
+    paths = (f"{root}/{folder}/{name}" for folder in source.folders for name in names)
+    return next((Path(path) for path in paths if os.path.isfile(path)), None)
 
 
 def first_folder(folders: Sequence[str], root: Path) -> Path | None:

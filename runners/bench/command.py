@@ -6,6 +6,7 @@ sweep   ten runs at once, in every arrangement worth trying (bench/sweep.py)
 plan    a thousand runs, from the command to their fleets (bench/plan.py)
 store   ten thousand finished runs, listed and loaded (bench/store.py)
 pages   the dashboard and the report of such a store (bench/pages.py)
+start   how long commands take before they say something, and until they end (bench/start.py)
 """
 
 import argparse
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rawls.models.engines.kernels import compiled, conv2d
-from rawls.runners.bench import each_method, pages, plan, step, store, sweep
+from rawls.runners.bench import each_method, pages, plan, start, step, store, sweep
 from rawls.runners.cli.arguments import results_root
 from rawls.runners.config.errors import ConfigError, nearest
 from rawls.runners.process import lifecycle
@@ -27,6 +28,7 @@ KINDS = {
     "plan": plan.measured,
     "store": store.measured,
     "pages": pages.measured,
+    "start": start.measured,
 }
 
 
@@ -65,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "what",
         nargs="*",
-        metavar="step|methods|sweep|plan|store|pages|results.root=FOLDER",
+        metavar="step|methods|sweep|plan|store|pages|start|results.root=FOLDER",
         help="default: all, to ./results",
     )
     parser.add_argument(

@@ -301,12 +301,14 @@ analysis/reproduced/runs, a small file each without weights, and its drawing bes
     ),
     "bench": Command(
         call=_in("bench.command"),
-        usage="bench [step|methods|sweep|plan|store|pages]",
-        summary="speed and memory against Opacus and plain SGD; of planning, stores, pages",
+        usage="bench [step|methods|sweep|plan|store|pages|start]",
+        summary="speed and memory against Opacus and plain SGD; of planning, stores, pages, starts",
     ),
 }
 # These have a --help of their own.
 _FORWARDED = ("train", "budget", "bench")
+# These take more than a moment before they have something to say.
+_SLOW = ("train", "reproduce", "render", "targets", "report", "sheet", "budget", "export", "predict")
 # These read their arguments themselves.
 _WITHOUT_HYDRA = ("export", "predict", "report", "wandb", "compare", "status", "dashboard", "bench")
 
@@ -337,6 +339,8 @@ def _run(arguments: list[str]) -> int:
     if name not in _FORWARDED and {"-h", "--help"} & set(rest):
         print(f"usage: rawls {command.usage}\n\n{command.summary}\n{command.more}".rstrip())
         return 0
+    if name in _SLOW and sys.stderr.isatty():
+        print(f"rawls {name}: getting ready", file=sys.stderr, flush=True)
     return command.call([plain(text) if name in _WITHOUT_HYDRA else quoted(text) for text in rest])
 
 

@@ -39,6 +39,7 @@ class Chosen:
         self._cfg: DictConfig | None = None
         self._plain: dict[str, Any] | None = None
         self._values: dict[str, Any] = {}
+        self._resolve, self._kept = resolve, kept
         question = json.dumps(overrides)
         if kept is not None and (answer := kept.get(question)) is not None:
             self._references, self._plain = answer
@@ -51,17 +52,30 @@ class Chosen:
             kept.put(question, [self._references, self._plain])
 
     def plain_with(self, overrides: Sequence[str]) -> dict[str, Any] | None:
-        """The composition with these values, resolved; None if one of them is more than a number or text of its own."""
+        """The composition with these values, resolved; None if one of them is more than a number or text of its own.
+
+        What Hydra made of such a value is kept for later processes too.
+        """
         if self._plain is None:
             return None
         values = [(text.partition("=")[0], self._value(text)) for text in overrides]
         if any(value is Chosen for _, value in values):
-            return None
+            return self._kept_with(overrides)
         plain = copied(self._plain)
         for key, value in values:
             *parents, last = key.split(".")
             functools.reduce(operator.getitem, parents, plain)[last] = copied(value)
         return plain
+
+    def _kept_with(self, overrides: Sequence[str]) -> dict[str, Any] | None:
+        """The same by Hydra, or as it was kept; None where more than configurations may have a say in it."""
+        if self._kept is None or "" in self._references or any("$" in text for text in overrides):
+            return None
+        question = json.dumps({"choices": self._overrides, "values": list(overrides)})
+        if (answer := self._kept.get(question)) is None:
+            answer = self._resolve(self.composed_with(overrides))
+            self._kept.put(question, answer)
+        return copied(answer)
 
     def composed_with(self, overrides: Sequence[str]) -> DictConfig:
         """The composition with these values."""

@@ -338,15 +338,25 @@ def _check_value(value: Any, key: str, schema: Any, name: str) -> None:
 
 def _check_fields(node: Mapping[str, Any], schema: Any, prefix: str) -> None:
     """No other keys than the schema's, none without a value, and what it asks of each value."""
-    fields = dataclasses.fields(schema)
-    for extra in node.keys() - {field.name for field in fields}:
-        raise ConfigError(unknown_key(f"{prefix}{extra}", [f"{prefix}{field.name}" for field in fields]))
-    for field in fields:
-        key, value = prefix + field.name, node[field.name]
+    fields = _fields(schema)
+    for extra in node.keys() - fields.keys():
+        raise ConfigError(unknown_key(f"{prefix}{extra}", [f"{prefix}{name}" for name in fields]))
+    for name, (limited, inner) in fields.items():
+        key, value = prefix + name, node[name]
         if value == MISSING:
             raise ConfigError(f"{key} has no value: set {key}=VALUE")
-        if "must" in field.metadata:
-            _check_value(value, key, schema, field.name)
-        for kind in (field.type, *get_args(field.type)):
-            if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
-                _check_fields(value, kind, f"{key}.")
+        if limited:
+            _check_value(value, key, schema, name)
+        if inner is not None and isinstance(value, Mapping):
+            _check_fields(value, inner, f"{key}.")
+
+
+@functools.lru_cache
+def _fields(schema: Any) -> dict[str, tuple[bool, Any]]:
+    """Of each field of a schema, whether it asks something of its value, and the schema of its keys, if it has some."""
+    found = {}
+    for field in dataclasses.fields(schema):
+        kinds = (field.type, *get_args(field.type))
+        inner = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
+        found[field.name] = "must" in field.metadata, inner
+    return found

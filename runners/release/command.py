@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,10 +12,9 @@ from rawls.runners.config.schema import OPTIONAL_SPECS, SPECS
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store.identity import TARGET
 from rawls.runners.store.stored import identifies
+from rawls.runners.sweeps.experiments import text_of
 
 _NEEDED = ("path", "label", "group")  # of one's own files: without them nothing can be composed
-_PLAIN = re.compile(r"[A-Za-z_./][\w./-]*")
-_WORDS = {"null", "true", "false", "nan", "inf"}
 
 
 def command_of(config: Mapping[str, Any], *changes: str) -> str | None:
@@ -63,19 +61,3 @@ def _values(config: Mapping[str, Any]) -> dict[str, Any]:
             if identifies(key) and key != "data_digest" and not key.endswith(f".{TARGET}")
         }
     return found
-
-
-def text_of(value: Any) -> str:
-    """A value as Hydra's overrides have it."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{text_of(key)}:{text_of(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{','.join(map(text_of, value))}]"
-    text = str(value)
-    if not isinstance(value, str) or _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
-        return text
-    return "'" + text.replace("'", "\\'") + "'"

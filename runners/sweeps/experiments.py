@@ -195,19 +195,19 @@ def _values(override: Override, text: str) -> list[str]:
 def _axes(overrides: Mapping[str, Any]) -> Axes:
     """The same of a block's mapping: lists are axes, lists in lists are values."""
     return {
-        key: [f"{key}={_text(value)}" for value in (values if isinstance(values, list) else [values])]
+        key: [f"{key}={text_of(value)}" for value in (values if isinstance(values, list) else [values])]
         for key, values in overrides.items()
     }
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """A value in Hydra's override grammar."""
     if isinstance(value, str) and (not re.fullmatch(r"[A-Za-z_][\w./-]*", value) or value.lower() in _NO_TEXTS):
         return QuotedString(text=value, quote=Quote.single).with_quotes()
     if isinstance(value, list):
-        return f"[{','.join(map(_text, value))}]"
+        return f"[{','.join(map(text_of, value))}]"
     if isinstance(value, dict):
-        return f"{{{','.join(f'{key}:{_text(item)}' for key, item in value.items())}}}"
+        return f"{{{','.join(f'{key}:{text_of(item)}' for key, item in value.items())}}}"
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -151,6 +151,16 @@ def _composed(*overrides: str) -> dict[str, Any]:
     return found
 
 
+def test_what_only_hydra_can_set_is_kept_with_its_choices_unless_it_refers_to_something() -> None:
+    # At this scale evaluations follow from the epochs.
+    asked = ("scale=paper schedule.epochs=3", "scale=paper schedule.epochs=4", "scale=paper seed=${schedule.epochs}")
+    first, second = _composed(*asked), _composed(*asked)
+    assert first["runs"] == second["runs"]
+    assert [run["schedule"]["evaluations"] for run in second["runs"][:2]] == [3, 4]
+    assert second["runs"][2]["seed"] == second["runs"][2]["schedule"]["epochs"]
+    assert (second["composed"], _composed(*asked[:2])["composed"]) == (1, 0)  # for the last alone
+
+
 def test_a_second_process_has_the_same_configurations_without_hydra_and_torch() -> None:
     asked = ("seed=1", "algorithm=idp_sgd owners=digits", "model=tabular_mlp dataset=adult model.widths=[9,9]")
     first, second = _composed(*asked), _composed(*asked)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rawls.runners.config.compose import composer, run_id
-from rawls.runners.release.command import command_of, text_of
+from rawls.runners.release.command import command_of
 from tests.runners.release.runs import table
 
 
@@ -43,19 +43,3 @@ def test_there_is_none_of_what_no_file_describes() -> None:
     config = composer()(["dataset=digits"])
     theirs = {**config, "model": {"_target_": "rawls.models.architectures.parts.given.Given", "content": "0"}}
     assert command_of(theirs) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "null"),
-        (True, "true"),
-        (1e-5, "1e-05"),
-        ("ab/c.csv", "ab/c.csv"),
-        ("null", "'null'"),
-        ("it's a, b", r"'it\'s a, b'"),
-        ({"age": [0, 1.5]}, "{age:[0,1.5]}"),
-    ],
-)
-def test_values_are_typed_as_hydra_reads_them(value: object, text: str) -> None:
-    assert text_of(value) == text

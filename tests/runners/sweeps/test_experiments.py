@@ -302,7 +302,7 @@ def test_what_cannot_be_planned_is_said_in_one_sentence(arguments: list[str], se
 def test_a_value_of_a_block_is_typed_as_hydra_reads_it(value: Any) -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    read = OverridesParser.create().parse_override(f"key={experiments._text(value)}").value()
+    read = OverridesParser.create().parse_override(f"key={experiments.text_of(value)}").value()
     assert OmegaConf.to_container(OmegaConf.create([read]), resolve=False) == [value]
 
 
