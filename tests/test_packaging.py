@@ -9,6 +9,7 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.tree import PACKAGES, ROOT, files
@@ -98,12 +99,63 @@ def test_a_wheel_works_without_the_clone(wheel: Path, tmp_path: Path) -> None:
     assert "_target_: rawls.datasets.digits.Digits" in shown
 
 
+TEN_LINES = """
+import numpy as np, rawls
+from torch import nn
+generator = np.random.default_rng(0)
+inputs = generator.standard_normal((400, 5)).astype("float32")
+labels = np.where(inputs[:, 0] > 0, "yes", "no")
+groups = np.where(generator.random(400) < 0.3, "few", "many")
+fitted = rawls.fit(nn.Linear(5, 2), (inputs, labels), groups=groups, method="asc", epsilon=8, epochs=5)
+fitted.export("fitted")
+assert set(rawls.load_model("fitted").predict(inputs)) <= {"yes", "no"} and fitted.epsilon <= 8, fitted.epsilon
+print(rawls.__file__, fitted.accuracy["test"]["wga"])
+"""
+
+
+@pytest.mark.system  # half a minute of processes
+def test_a_wheel_that_is_installed_elsewhere_trains_exports_and_answers(wheel: Path, tmp_path: Path) -> None:
+    """In an environment that has the packages of this one, but not its rawls: a .pth of a .pth is not followed."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    python, rawls = tmp_path / "venv" / "bin" / "python", tmp_path / "venv" / "bin" / "rawls"
+    (site,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
+    (site / "others.pth").write_text("\n".join(dict.fromkeys(site_packages())))
+    pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(python)]
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], check=True)
+
+    def said(*command: object) -> str:
+        ran = subprocess.run(list(map(str, command)), cwd=tmp_path, env=ELSEWHERE, text=True, capture_output=True)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    assert said(rawls, "--version").startswith("rawls ")
+    assert str(site) in said(python, "-c", TEN_LINES)
+    assert "test WGA" in said(rawls, "train", "dataset=digits", "scale=smoke", "tracking=off")
+    assert "out/MODEL_CARD.md" in said(rawls, "export", "asc", "to=out")
+    np.save(tmp_path / "inputs.npy", np.zeros((3, 1, 8, 8), dtype=np.float32))
+    assert "the class of 3 rows" in said(rawls, "predict", "out", "inputs.npy")
+    assert len((tmp_path / "inputs.predictions.csv").read_text("utf-8").splitlines()) == 4
+
+
+def site_packages() -> list[str]:
+    """Where the packages of this environment lie."""
+    return [str(Path(name).resolve()) for name in sys.path if Path(name).name == "site-packages"]
+
+
+THEIRS = {
+    "datasets": "assert datasets.Features({'a': datasets.Value('int64')}).arrow_schema.names == ['a']",
+    "transformers": "small = dict(hidden_size=8, num_attention_heads=2, num_hidden_layers=1, intermediate_size=8, "
+    "vocab_size=9)\nassert transformers.BertModel(transformers.BertConfig(**small)).num_parameters() > 0",
+}
+
+
 @pytest.mark.system  # ten seconds of processes
-@pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="Hugging Face's datasets is not installed")
-def test_beside_the_datasets_of_hugging_face_both_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", THEIRS)
+def test_beside_packages_of_hugging_face_both_work(name: str, tmp_path: Path) -> None:
+    if find_spec("huggingface_hub") is None or find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
     asked = (
-        "import datasets; from rawls.runners.cli.commands import main\n"
-        "assert datasets.Features({'a': datasets.Value('int64')}).arrow_schema.names == ['a']\n"
+        f"import {name}; from rawls.runners.cli.commands import main\n{THEIRS[name]}\n"
         "raise SystemExit(main(['train', 'dataset=digits', 'algorithm=asc', 'scale=smoke', 'tracking=off']))"
     )
     assert "WGA" in said_elsewhere(asked, tmp_path, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "hub"))
