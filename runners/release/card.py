@@ -20,6 +20,12 @@ from rawls.runners.store.stored import EVALUATED, EVALUATED_SIZES, mark_of
 PARTS = ("train", "valid", "test")
 MOST_NAMED = 24
 SECURE = "privacy.secure=true"
+_STAMPS = {
+    "simulated": "its data were made up, so it shows that things work, and no more",
+    "subset": "it was trained on a part of the data alone",
+    "stand-in data": "its data stand in for the paper's",
+    "stand-in": "the weights of its frozen part are not the paper's",
+}
 MEASURED = (
     "These numbers, and those of summary.json, were measured on the rows themselves, outside the accounting: the ε "
     "does not cover them. Take both out of the folder where whoever gets it must not know them."
@@ -29,8 +35,10 @@ MEASURED = (
 def warnings_of(run: FinishedRun) -> list[str]:
     """What whoever takes the model must know first, a sentence each."""
     told = []
-    if mark := mark_of(run.summary["provenance"]):
-        told.append(f"It was trained on {mark}, not on the whole real data: it shows that things work, and no more.")
+    provenance = run.summary["provenance"]
+    if mark := mark_of(provenance):
+        reasons = [_STAMPS[kind] for kind in provenance.split("+") if kind in _STAMPS]
+        told.append(f"It is stamped {mark}: {' and '.join(reasons)}.")
     if not run.is_private:
         told.append(
             f"It was trained without privacy by {name_of(run.config['algorithm'])}: it may reveal any training row. "
@@ -91,10 +99,11 @@ def _facts(run: FinishedRun, parameters: int) -> list[list[str]]:
     commit = (
         f", commit {made['git_sha'][:12]}" + (" with changes" if made["git_dirty"] else "") if made["git_sha"] else ""
     )
+    frozen = " behind a frozen part" if "features" in run.inputs else ""
     command = "`rawls.fit(…)` of a Python program" if run.is_given else _command(run)
     return [
         ["Method", f"`{summary['algorithm']}`: {words.title}" + (f" ({words.paper})" if words.paper else "")],
-        ["Model", f"`{summary['model']}`, {parameters:,} parameters"],
+        ["Model", f"`{summary['model']}`, {parameters:,} parameters trained{frozen}"],
         ["Takes", _takes(run.inputs)],
         ["Answers", f"{_some(run.inputs['classes'])} ({len(run.inputs['classes'])} classes)"],
         ["Trained", f"{made['finished']}, by torch {made['versions']['torch']}{commit}"],

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rawls.runners.config.compose import choices, composer, run_id
-from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.schema import OPTIONAL_SPECS, SPECS
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store.identity import TARGET
@@ -37,7 +36,7 @@ def overrides_of(config: Mapping[str, Any]) -> list[str] | None:
             overrides += _differences(config, composer()(overrides), given=own)
             if run_id(composer()(overrides)) == run_id(config):
                 return overrides
-        except ConfigError:  # of a name that is none of ours, of a file that is no longer there
+        except (ValueError, OSError):  # of a name that is none of ours, of a file that is no longer there
             continue
     return None
 

@@ -6,7 +6,7 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
 import torch
 from torch import nn
@@ -39,15 +39,12 @@ def program(module: nn.Module, shape: Sequence[int], dtype: str) -> tuple[bytes 
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Without what torch prints of code that it cannot follow: it is said in a line."""
-    logger = logging.getLogger("torch")
-    before, logger.disabled = logger.disabled, True
-    level = logging.root.manager.disable
+    """Without what torch prints and logs of code that it cannot follow: it is said in a line."""
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.disabled = before
-        logging.disable(level)
+        logging.disable(before)

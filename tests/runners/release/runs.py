@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rawls.runners.config.compose import composer, run_id
 from rawls.runners.store.results_store import Store
@@ -12,9 +13,10 @@ SMALLEST = ["scale=smoke", "schedule.max_steps=3", "schedule.evaluations=1", "tr
 BOUNDS = "dataset.bounds={age:[18,80]}"
 
 
-def trained(root: Path, *overrides: str) -> Path:
-    """The folder of one run."""
+def trained(root: Path, *overrides: str, model: dict[str, Any] | None = None) -> Path:
+    """The folder of one run; of a model that no YAML describes, if one is given."""
     config = composer()([*SMALLEST, *overrides, f"results.root={root}"])
+    config = config if model is None else config | {"model": model}
     store = Store(root)
     folder = store.claim(run_id(config), config)
     assert folder is not None

@@ -1,17 +1,23 @@
 """A trained model leaves as a folder that says what it is, and that works where rawls is not."""
 
+import hashlib
 import json
+import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from torch import nn
 
+from rawls.models.architectures.parts.frozen import Frozen, WeightsFile
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.release.export import CARD, Exported, export
 from rawls.runners.release.finished import module_of, read_run
@@ -145,6 +151,56 @@ def test_images_are_taken_as_files_and_as_pixels(tmp_path: Path) -> None:
     assert np.allclose(np.array(said_without_rawls(script, left.folder, *paths)), wanted, atol=1e-5)
     assert np.allclose(model.predict_proba(paths), wanted, atol=1e-5)
     assert model.predict(pixels).tolist() == [model.classes[place] for place in wanted.argmax(1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halves(Frozen):
+    """A linear layer on what a file's number makes of both halves of the inputs."""
+
+    files: ClassVar[tuple[WeightsFile, ...]] = (
+        WeightsFile(
+            filename="number.txt",
+            sha256=hashlib.sha256(b"3").hexdigest(),
+            folder="halves",
+            registry="pip",
+            pinned="halves==1.0",
+            member="number.txt",
+        ),
+    )
+
+    def encoder(self, input_shape: tuple[int, ...], paths: Sequence[Path]) -> nn.Module:
+        frozen = nn.Linear(math.prod(input_shape), 5)
+        nn.init.constant_(frozen.weight, float(paths[0].read_text()))
+        nn.init.zeros_(frozen.bias)
+        return nn.Sequential(nn.Flatten(), frozen)
+
+    def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+        return nn.Linear(*input_shape, num_classes)
+
+
+def test_a_frozen_part_leaves_within_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "halves").mkdir()
+    (tmp_path / "halves" / "number.txt").write_text("3")
+    given = ["dataset=digits", "algorithm=dpsgd", "privacy=eps8", f"data.root={tmp_path}"]
+    run = trained(tmp_path / "results", *given, model={"_target_": f"{__name__}.Halves"})
+    left = export(run, tmp_path / "left")
+    (tmp_path / "halves" / "number.txt").unlink()
+    inputs = torch.rand(4, 1, 8, 8)
+    weights = load_file(left.folder / "weights.safetensors")
+    features = 3 * inputs.flatten(1).sum(1, keepdim=True).expand(-1, 5)
+    wanted = (features @ weights["weight"].T + weights["bias"]).softmax(1)
+    assert np.allclose(load_model(left.folder).predict_proba(inputs), wanted, atol=1e-5)
+    assert "60 parameters trained behind a frozen part" in (left.folder / CARD).read_text("utf-8")
+    with pytest.raises(ValueError, match=r"number\.txt .* is not under"):
+        load_model(run)
+
+
+def test_it_leaves_although_its_data_are_gone(tmp_path: Path) -> None:
+    run = trained(tmp_path / "results", *table(tmp_path), "algorithm=dpsgd", "privacy=eps8", "seed=3")
+    (tmp_path / "persons.csv").unlink()
+    left = export(run, tmp_path / "left")
+    assert "no command alone: config.yaml has all of it" in (left.folder / CARD).read_text("utf-8")
 
 
 def test_a_model_that_torch_writes_no_program_of_leaves_as_weights(tmp_path: Path) -> None:
