@@ -175,7 +175,7 @@ class Halves(Frozen):
         return nn.Sequential(nn.Flatten(), frozen)
 
     def build(self, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-        return nn.Linear(*input_shape, num_classes)
+        return nn.Linear(input_shape[0], num_classes)
 
 
 def test_a_frozen_part_leaves_within_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
