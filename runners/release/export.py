@@ -15,13 +15,13 @@ from rawls.runners.config.errors import ConfigError
 from rawls.runners.release import loader
 from rawls.runners.release.card import card, warnings_of
 from rawls.runners.release.finished import FinishedRun, folder_of_run, module_of, read_run
-from rawls.runners.release.model import PROGRAM
+from rawls.runners.release.model import LOADER, PROGRAM
 from rawls.runners.release.program import program
 from rawls.runners.store.checksums import CHECKSUMS, digest
 from rawls.runners.store.files import to_json
 from rawls.runners.store.stored import CONFIG, ENVIRONMENT, INPUTS, LEDGER, SUMMARY, WEIGHTS
 
-CARD, LOADER = "MODEL_CARD.md", "load.py"
+CARD = "MODEL_CARD.md"
 _SHORT_ID = 8
 _WHAT = {
     PROGRAM: "the network as a program of torch",
@@ -61,7 +61,10 @@ def export(run: str | Path, to: str | Path | None = None, *, results: str | Path
     Raises:
         ConfigError: the run is not finished, is damaged or left no weights, or the folder is there already.
     """
-    finished = read_run(folder_of_run(run, Path(results)))
+    found = folder_of_run(run, Path(results))
+    if (found / LOADER).is_file():
+        raise ConfigError(f"{found} was exported already: copy the folder, or export the run again")
+    finished = read_run(found)
     return export_run(finished, module_of(finished), to)
 
 

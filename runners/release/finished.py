@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from rawls.models.architectures.parts import given
 from rawls.models.architectures.parts.frozen import Frozen
 from rawls.models.architectures.parts.pretrained import Pretrained
+from rawls.runners.config.compose import run_id as id_of
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.specifications import build, name_of
 from rawls.runners.store.checksums import verify
@@ -38,21 +39,30 @@ SHORTEST_ID = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FinishedRun:
-    """What a finished run left.
+class TrainedWeights:
+    """What a network is made of again.
 
     Args:
         inputs: what makes a row the model's inputs (runners/training/inputs.py).
     """
 
-    run_id: str
     config: dict[str, Any]
+    inputs: dict[str, Any]
+    weights: dict[str, Tensor]
+
+    @property
+    def run_id(self) -> str:
+        return id_of(self.config)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FinishedRun(TrainedWeights):
+    """What a finished run left."""
+
     summary: dict[str, Any]
     ledger: dict[str, Any]
     environment: dict[str, Any]
     privacy: str
-    inputs: dict[str, Any]
-    weights: dict[str, Tensor]
 
     @property
     def is_private(self) -> bool:
@@ -117,16 +127,20 @@ def read_run(folder: Path) -> FinishedRun:
     if damage := verify(folder):
         raise ConfigError(damage[0])
     config = from_yaml((folder / CONFIG).read_bytes())
-    summary = json.loads((folder / SUMMARY).read_bytes())
-    run_id = summary["run_id"]
-    _check_weights(folder, run_id, config)
+    _check_weights(folder, id_of(config), config)
     return FinishedRun(
-        run_id=run_id,
-        config=config,
-        summary=summary,
+        **vars(read_weights(folder)),
+        summary=json.loads((folder / SUMMARY).read_bytes()),
         ledger=json.loads((folder / LEDGER).read_bytes()),
         environment=json.loads((folder / ENVIRONMENT).read_bytes()),
         privacy=(folder / PRIVACY).read_text(encoding="utf-8") if (folder / PRIVACY).is_file() else "",
+    )
+
+
+def read_weights(folder: Path) -> TrainedWeights:
+    """The same of a folder that was exported, or of a run, as far as the network is concerned."""
+    return TrainedWeights(
+        config=from_yaml((folder / CONFIG).read_bytes()),
         inputs=json.loads((folder / INPUTS).read_bytes()),
         weights=load_file(folder / WEIGHTS),
     )
@@ -151,7 +165,7 @@ def _check_weights(folder: Path, run_id: str, config: dict[str, Any]) -> None:
     raise ConfigError(f"run {run_id} was taken from records, which hold no weights: {again}")
 
 
-def module_of(run: FinishedRun) -> nn.Module:
+def module_of(run: TrainedWeights) -> nn.Module:
     """The network from the original inputs to logits, with the run's weights, as it is evaluated.
 
     Raises:
@@ -174,7 +188,7 @@ def module_of(run: FinishedRun) -> nn.Module:
     return nn.Sequential(encoder_of(spec, shape, root, wanted), module).eval()
 
 
-def put_weights(module: nn.Module, run: FinishedRun) -> None:
+def put_weights(module: nn.Module, run: TrainedWeights) -> None:
     """Load the run's weights; what is no parameter, and not among them, is as the module was built.
 
     Raises:

@@ -12,6 +12,7 @@ stood in the file that it was trained on; for images, paths of files (Pillow dec
 """
 
 import csv
+import hashlib
 import json
 import math
 import sys
@@ -73,6 +74,7 @@ def load(folder: str | Path = Path(__file__).parent, module: Any = None) -> Mode
         module: an empty network to put the weights into, where the folder has no program of it (model.pt2).
     """
     folder = Path(folder)
+    check(folder)
     described = json.loads((folder / "inputs.json").read_text(encoding="utf-8"))
     if module is None and (folder / "model.pt2").is_file():
         return Model(described, torch.export.load(folder / "model.pt2").module())
@@ -88,6 +90,15 @@ def load(folder: str | Path = Path(__file__).parent, module: Any = None) -> Mode
 
     module.load_state_dict(load_file(folder / "weights.safetensors"), strict=False)
     return Model(described, module.eval())
+
+
+def check(folder: Path) -> None:
+    """Raise a ValueError if one of the files that make the model was altered; others may have been taken out."""
+    expected = json.loads((folder / "checksums.json").read_text(encoding="utf-8"))
+    for name in {"inputs.json", "weights.safetensors", "model.pt2"} & expected.keys():
+        path = folder / name
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != expected[name]:
+            raise ValueError(f"{path} is not what was exported (its SHA-256 differs): get it again")
 
 
 def _of_table(rows: Table, columns: Sequence[Mapping[str, Any]]) -> torch.Tensor:

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from rawls.datasets.core.decoded import DecodedImages, in_folder
 from rawls.models.objectives import predict
 from rawls.runners.config.errors import ConfigError
-from rawls.runners.release.finished import folder_of_run, module_of, read_run
+from rawls.runners.release import loader
+from rawls.runners.release.finished import folder_of_run, module_of, read_run, read_weights
 from rawls.runners.release.table_rows import TableRows
-from rawls.runners.store.checksums import verify
 from rawls.runners.store.stored import INPUTS
 
-PROGRAM = "model.pt2"
+PROGRAM, LOADER = "model.pt2", "load.py"
 AT_ONCE = 512
 
 
@@ -115,10 +115,15 @@ def load_model(model: str | Path, results: str | Path = "results") -> Model:
         ConfigError: there is none, or it is damaged, or left no weights.
     """
     folder = Path(model).expanduser()
-    if not (folder / PROGRAM).is_file():
+    if not (folder / LOADER).is_file():
         run = read_run(folder_of_run(model, Path(results)))
         return Model(module_of(run), run.inputs)
-    if damage := verify(folder):
-        raise ConfigError(damage[0].replace("and the run is trained again", "and export it again"))
+    try:
+        loader.check(folder)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if not (folder / PROGRAM).is_file():
+        left = read_weights(folder)
+        return Model(module_of(left), left.inputs)
     program = torch.export.load(folder / PROGRAM).module()
     return Model(program, json.loads((folder / INPUTS).read_text(encoding="utf-8")))

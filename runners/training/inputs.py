@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,7 +33,6 @@ def described(config: Mapping[str, Any], data: Data) -> dict[str, Any]:
     inputs = data.inputs.of if isinstance(data.inputs, Features) else data.inputs
     row = inputs.gather(torch.zeros(1, dtype=torch.int64))
     as_bytes = isinstance(inputs, InMemory) and inputs.tensor.dtype == torch.uint8
-    classes = data.class_names or tuple(str(number) for number in range(data.num_classes))
     found = {
         "format": FORMAT,
         "dataset": name_of(config["dataset"]),
@@ -42,7 +41,7 @@ def described(config: Mapping[str, Any], data: Data) -> dict[str, Any]:
         "dtype": str(row.dtype).removeprefix("torch."),
         "in_bytes": as_bytes,  # then they are units of 1/255
         "meaning": "" if isinstance(spec, ByColumns | Given) else _meaning(spec),
-        "classes": list(classes),
+        "classes": list(_classes(spec, data)),
         "groups": list(spec.group_names),
         "assumed": list(spec.assumptions),
     }
@@ -58,7 +57,15 @@ def described(config: Mapping[str, Any], data: Data) -> dict[str, Any]:
     return found
 
 
+def _classes(spec: Dataset, data: Data) -> Sequence[str]:
+    """By the names of the groups, where they are the same; by their numbers, where nothing names them."""
+    if data.class_names:
+        return data.class_names
+    same = data.num_classes == len(spec.group_names) and torch.equal(data.labels, data.groups)
+    return spec.group_names if same else [str(number) for number in range(data.num_classes)]
+
+
 def _meaning(spec: Dataset) -> str:
-    """What the file of a dataset says of it, in its first paragraph."""
+    """What the file of a dataset says of it: first what it is, then what its inputs are made of."""
     told = inspect.getdoc(sys.modules[type(spec).__module__]) or ""
-    return " ".join(told.partition("\n\n")[0].split())
+    return " ".join(" ".join(told.split("\n\n")[:2]).split())

@@ -94,8 +94,10 @@ def test_the_files_are_whole_and_name_no_folder_of_this_machine(run: Path, expor
     assert yaml.safe_load((exported.folder / "config.yaml").read_text())["dataset"]["path"] == "persons.csv"
     (exported.folder / "inputs.json").write_text("{}")
     try:
-        with pytest.raises(ConfigError, match=r"inputs\.json is not what .* export it again"):
+        with pytest.raises(ConfigError, match=r"inputs\.json is not what was exported .* get it again"):
             load_model(exported.folder)
+        with pytest.raises(AssertionError, match="not what was exported"):
+            said_without_rawls("load()", exported.folder)
     finally:
         (exported.folder / "inputs.json").write_bytes((run / "inputs.json").read_bytes())
 
@@ -210,6 +212,8 @@ def test_a_model_that_torch_writes_no_program_of_leaves_as_weights(tmp_path: Pat
     assert PROGRAM not in left.files and any("no program of its network" in text for text in left.warnings)
     data = load(read_run(run).config)
     tokens = data.inputs.gather(torch.arange(4))
+    for name in (CARD, "summary.json", "environment.json"):  # as the card allows
+        (left.folder / name).unlink()
     assert np.allclose(load_model(left.folder).predict_proba(tokens), load_model(run).predict_proba(tokens))
     with pytest.raises(AssertionError, match="install rawls, or give the network"):
         said_without_rawls("load()", left.folder)
@@ -271,6 +275,8 @@ def test_a_run_is_found_by_the_beginning_of_its_id(run: Path, exported: Exported
     assert export(run.name[:5], tmp_path / "left", results=results).files == exported.files
     with pytest.raises(ConfigError, match="is there already"):
         export(run, tmp_path / "left")
+    with pytest.raises(ConfigError, match="was exported already"):
+        export(exported.folder, tmp_path / "other")
     with pytest.raises(ConfigError, match="no run 'ffffffffffff'"):
         export("ffffffffffff", tmp_path / "other", results=results)
     other = Store(results).folder(f"{run.name[:5]}0000000")

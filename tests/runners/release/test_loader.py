@@ -79,7 +79,7 @@ def test_it_imports_nothing_of_ours_but_where_it_must() -> None:
     at_once = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     tops = {alias.name.partition(".")[0] for node in at_once for alias in node.names if isinstance(node, ast.Import)}
     tops |= {str(node.module).partition(".")[0] for node in at_once if isinstance(node, ast.ImportFrom)}
-    assert tops == {"csv", "json", "math", "sys", "collections", "pathlib", "typing", "torch"}
+    assert tops == {"csv", "hashlib", "json", "math", "sys", "collections", "pathlib", "typing", "torch"}
 
 
 def test_inputs_of_another_shape_are_refused(tmp_path: Path) -> None:

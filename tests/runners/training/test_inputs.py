@@ -17,7 +17,8 @@ def told(*overrides: str) -> dict[str, Any]:
 def test_of_arrays_their_shape_and_whether_bytes_are_shares() -> None:
     digits = told("dataset=digits")
     assert (digits["kind"], digits["shape"], digits["dtype"]) == ("arrays", [1, 8, 8], "float32")
-    assert digits["classes"] == list(map(str, range(10))) and digits["groups"][8] == "digit 8"
+    assert digits["classes"] == digits["groups"] == [f"digit {number}" for number in range(10)]
+    assert told("dataset=celeba", "dataset.provenance=simulated")["classes"] == ["0", "1"]
     assert "digits" in digits["meaning"] and digits["in_bytes"] is False and "columns" not in digits
     mnist = told("dataset=unbalanced_mnist", "dataset.provenance=simulated")
     assert (mnist["in_bytes"], mnist["dtype"]) == (True, "float32")
