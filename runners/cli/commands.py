@@ -29,18 +29,6 @@ def train(arguments: list[str]) -> int:
     return train_main(arguments)
 
 
-def reproduce(arguments: list[str]) -> int:
-    return int(importlib.import_module("rawls.runners.cli.reproduce").reproduce(arguments))
-
-
-def choose(arguments: list[str]) -> int:
-    return int(importlib.import_module("rawls.runners.cli.reproduce").choose(arguments))
-
-
-def render(arguments: list[str]) -> int:
-    return int(importlib.import_module("rawls.runners.cli.reproduce").render(arguments))
-
-
 def targets(arguments: list[str]) -> int:
     from rawls.analysis.draw.target_states import status as status_of
     from rawls.runners.config.compose import choices, look_also_in
@@ -165,13 +153,13 @@ COMMANDS = {
         summary="train one run, or with -m a sweep (a Hydra app: `rawls train --help`)",
     ),
     "reproduce": Command(
-        call=reproduce,
+        call=_in("cli.reproduce", "reproduce"),
         usage="reproduce TARGET [OVERRIDES ...]",
         summary="run what is missing of a table or figure, draw it, compare with the paper",
         more=_OVERRIDES,
     ),
     "choose": Command(
-        call=choose,
+        call=_in("cli.reproduce", "choose"),
         usage="choose dataset=NAME privacy.epsilon=NUMBER [OVERRIDES ...]",
         summary="which method to take: every one that fits your data at one budget, ranked, with advice",
         more="""
@@ -184,7 +172,7 @@ private=true gives one model instead, with the choice inside epsilon: the best, 
 tries (privacy.tries=10 in the mean; Papernot and Steinke 2022). The other tries are deleted unseen.""",
     ),
     "render": Command(
-        call=render,
+        call=_in("cli.reproduce", "render"),
         usage="render TARGET [OVERRIDES ...]",
         summary="draw a table or figure from the runs there are, training nothing",
         more=f"{_OVERRIDES}\nTARGET may also be the {MANIFEST} that an earlier drawing left in its folder.",
@@ -308,7 +296,7 @@ analysis/reproduced/runs, a small file each without weights, and its drawing bes
 # These have a --help of their own.
 _FORWARDED = ("train", "budget", "bench")
 # These take more than a moment before they have something to say.
-_SLOW = ("train", "reproduce", "render", "targets", "report", "sheet", "budget", "export", "predict")
+_SLOW = ("train", "reproduce", "choose", "render", "targets", "report", "sheet", "budget", "export", "predict")
 # These read their arguments themselves.
 _WITHOUT_HYDRA = ("export", "predict", "report", "wandb", "compare", "status", "dashboard", "bench")
 

@@ -43,6 +43,7 @@ def release_steps(runs: Sequence[ComposedRun]) -> str:
     if not settings:
         return ""
     lines = [shlex.join(["rawls", "train", *map(plain, words), "privacy.secure=true"]) for words in settings]
+    lines.append("rawls export RUN  # the folder that training ends with names the run")
     return "\n".join(
         ["To train it for release (its noise from the operating system):", *(f"  {line}" for line in lines)]
     )

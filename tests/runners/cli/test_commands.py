@@ -94,8 +94,8 @@ def test_a_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]
     ("arguments", "sentence"),
     [
         (["trian"], "unknown command 'trian': did you mean train?"),
-        (["reproduce"], "name a target first: one of asc/calibration, asc/fig1,"),
-        (["reproduce", "dataset=digits"], "name a target first: one of asc/calibration,"),
+        (["reproduce"], "name a target first: one of arena, asc/calibration, asc/fig1,"),
+        (["reproduce", "dataset=digits"], "name a target first: one of arena, asc/calibration,"),
         (["reproduce", "asc/tabel1"], "unknown target 'asc/tabel1': did you mean asc/table1?"),
         (
             ["render", "asc/table1", "optimizer.lrr=1"],
@@ -195,7 +195,8 @@ def test_choosing_ends_with_advice_and_the_command_that_trains_the_winner(
     printed = capsys.readouterr().out
     assert "| 1    | **DP-SGD**" in printed and "| –    | SGD (no privacy)" in printed
     assert "Take DP-SGD" in printed and "Left out, IDP-SGD on digits: it keeps budgets of owners" in printed
-    *_, said, release = printed.splitlines()
+    *_, said, release, export = printed.splitlines()
+    assert export.strip().startswith("rawls export RUN")
     assert said.startswith("To train it for release")
     words = release.split()
     assert words[:2] == ["rawls", "train"] and words[-1] == "privacy.secure=true" and "algorithm=dpsgd" in words
