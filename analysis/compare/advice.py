@@ -21,16 +21,15 @@ def advice(places: Sequence[Place], *, of: str = "") -> str:
     if not private:
         return f"{of or 'Here'}: no method with privacy is trained yet."
     first, *others = private
-    where = f"{of}: " if of else ""
     if first.wga < UNREACHED:
         best = max(private, key=lambda place: place.avg)
         return (
-            f"{where}no method reaches every group: {first.method}, the first by validation, has {first.wga:.1f} % in "
-            f"its worst{_group(first)} and {best.method} the highest mean, {best.avg:.1f} %. Take a larger epsilon, "
-            "more rows or steps, or merge the smallest groups."
+            f"{f'{of}: no' if of else 'No'} method reaches every group: {first.method}, the first by validation, has "
+            f"{first.wga:.1f} % in its worst{_group(first)} and {best.method} the highest mean, {best.avg:.1f} %. Take "
+            "a larger epsilon, more rows or steps, or merge the smallest groups."
         )
     sentences = [
-        f"{where}{'take' if of else 'Take'} {_named(first)}: of {len(private)} methods it has the highest validation "
+        f"{f'{of}: take' if of else 'Take'} {_named(first)}: of {len(private)} methods it has the highest validation "
         f"WGA. On test its worst group{_group(first)} has {first.wga:.1f} %, all groups in the mean {first.avg:.1f} %."
     ]
     if base := next((place for place in others if _is_baseline(place)), None):
