@@ -30,7 +30,7 @@ from rawls.models.engines.base import (
     bindable,
 )
 from rawls.models.engines.batch_parts import Part, PointOfRun, points_of_run, weigh_parts
-from rawls.models.engines.kernels import conv2d
+from rawls.models.engines.kernels import conv2d, winograd
 from rawls.models.engines.layer_rules import RULES, AddWeighted
 from rawls.models.engines.propagation import propagation
 from rawls.models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
@@ -66,7 +66,8 @@ class FusedEngine(ModuleEngine):
             first = self._places[layer].start if layer in self._places else number
             self._places[layer] = slice(first, number + 1)
         if device.type == "cpu" and any(isinstance(layer, nn.Conv2d) for layer in self._places):
-            conv2d.kernel()  # checked now: what the check takes would lie between a chunk's tensors, and keep 40 MB
+            for kernel in (conv2d.kernel, winograd.kernel):
+                kernel()  # checked now: what the check takes would lie between a chunk's tensors, and keep 40 MB
         self._propagation = propagation(self._module, list(self._places))
 
     def weighted_sum(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rawls.models.architectures.parts.layers import MaxPool2, Standardise, Tanh, tanh, tanh_
+from rawls.models.engines.kernels import winograd
 from rawls.models.engines.kernels.matmul import linear
 
 Back = Callable[[Tensor], Tensor]
@@ -44,8 +45,13 @@ def _conv2d(layer: nn.Conv2d) -> Step:
     only_input = [True, False, False]
 
     def step(x: Tensor) -> tuple[Tensor, Back]:
-        out = functional.conv2d(x, weight, bias, *options)
-        return out, lambda g: _aten.convolution_backward(g, x, weight, None, *options, False, [0, 0], 1, only_input)[0]
+        def back(g: Tensor) -> Tensor:
+            if (entering := winograd.input_gradient(layer, g, x.shape[2:])) is not None:
+                return entering
+            return _aten.convolution_backward(g, x, weight, None, *options, False, [0, 0], 1, only_input)[0]
+
+        out = winograd.outputs(layer, x)
+        return functional.conv2d(x, weight, bias, *options) if out is None else out, back
 
     return step
 
@@ -94,11 +100,10 @@ def _max_pool2(layer: MaxPool2) -> Step:
 
 def _flatten(layer: nn.Flatten) -> Step:
     def step(x: Tensor) -> tuple[Tensor, Back]:
-        def back(g: Tensor) -> Tensor:
-            g = g.view(x.shape)
-            return g if x.is_contiguous() else torch.empty_like(x).copy_(g)  # in the layout of what went in
-
-        return x.flatten(layer.start_dim, layer.end_dim), back
+        if x.dim() != 4 or x.is_contiguous():
+            return x.flatten(layer.start_dim, layer.end_dim), lambda g: g.view(x.shape)
+        flat = winograd.laid_out(x, torch.contiguous_format).flatten(layer.start_dim, layer.end_dim)
+        return flat, lambda g: winograd.laid_out(g.view(x.shape), torch.channels_last)  # as what went in
 
     return step
 

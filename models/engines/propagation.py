@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from rawls.models.architectures.parts.layers import MaxPool2
 from rawls.models.engines.base import usable_by_autograd
+from rawls.models.engines.kernels import winograd
 from rawls.models.engines.layer_steps import IN_PLACE, LEAVE_NO_TRACE, STEPS, Back, Step, by_autograd
 
 Note = Callable[[nn.Module, Tensor, Tensor], Any]
@@ -92,7 +93,7 @@ class Chain:
             for layer in sequence
         ]
         self.in_place = frozenset(over | {layer for layer in sequence if isinstance(layer, nn.Flatten)})
-        self._channels_last = any(isinstance(layer, MaxPool2) for layer in sequence)  # what pooling is fastest in
+        self._channels_last = any(_is_fastest_in_channels_last(layer) for layer in sequence)
         self._passed: list[tuple[nn.Module | None, Tensor | None, Back]] = []
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -274,7 +275,13 @@ def _nothing(_layer: nn.Module, _x: Tensor, _gradient: Tensor) -> None:
 def _formula_of(layer: nn.Module) -> Step | None:
     """Where its kernel is faster than torch's."""
     faster = isinstance(layer, nn.Linear) and layer.weight.numel() >= LEAST_WEIGHTS
+    faster |= isinstance(layer, nn.Conv2d) and winograd.suits(layer)
     return STEPS[type(layer)](layer) if faster else None
+
+
+def _is_fastest_in_channels_last(layer: nn.Module) -> bool:
+    by_kernel = isinstance(layer, nn.Conv2d) and winograd.suits(layer) and winograd.kernel() is not None
+    return by_kernel or isinstance(layer, MaxPool2)
 
 
 def in_order(module: nn.Module) -> Iterator[nn.Module]:

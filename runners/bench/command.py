@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rawls.models.engines.kernels import compiled, conv2d
+from rawls.models.engines.kernels import compiled, conv2d, winograd
 from rawls.runners.bench import each_method, pages, plan, start, step, store, sweep
 from rawls.runners.cli.arguments import results_root
 from rawls.runners.config.errors import ConfigError, nearest
@@ -80,7 +80,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _machine() -> dict[str, Any]:
-    conv2d.kernel()  # what the processes that are measured will find
+    for kernel in (conv2d.kernel, winograd.kernel):
+        kernel()  # what the processes that are measured will find
     described = environment.describe("cpu")
     kept = {key: described[key] for key in ("git_sha", "git_dirty", "versions", "system", "cpu", "cpu_capability")}
     return kept | {"cores": lifecycle.num_cores(), "kernels": list(compiled.loaded())}

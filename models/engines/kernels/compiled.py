@@ -56,7 +56,8 @@ def _load(source: Path, compiler: Sequence[str]) -> tuple[ctypes.CDLL, str]:
     """The library from the cache, or made now, and its key."""
     # What the compiler defines for this processor: another compiler or node of a cluster gets a file of its own.
     defines = _run(*compiler, *_FLAGS, "-dM", "-E", "-x", "c", os.devnull)
-    text = "\0".join([*_FLAGS, *compiler, defines, source.read_text(encoding="utf-8")])
+    written = [path.read_text(encoding="utf-8") for path in (source, *sorted(source.parent.glob("*.h")))]
+    text = "\0".join([*_FLAGS, *compiler, defines, *written])
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     name = f"{source.stem}-{key}.so"
     try:

@@ -1,8 +1,8 @@
-"""Gradients of a convolution for each sample of a chunk, by whichever of three ways is fastest for it; or their norms.
+"""Gradients of a convolution for each sample of a chunk, by whichever of four ways is fastest for it; or their norms.
 
-Our kernel (conv2d_kernel.c) for filters of 1, 3 or 7 columns in single precision on a CPU; else a matrix product where
-few values meet a filter, and one grouped convolution where many do. Norms alone follow from far less where there are
-many weights and few positions.
+Winograd's filtering (winograd.py) for most filters of 3x3; our kernel (conv2d_kernel.c) for others of 1, 3 or 7 columns
+in single precision on a CPU; else a matrix product where few values meet a filter, and one grouped convolution where
+many do. Norms alone follow from far less where there are many weights and few positions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from rawls.models.engines.kernels import compiled
+from rawls.models.engines.kernels import compiled, winograd
 from rawls.models.engines.kernels.matmul import add_product
 
 _SOURCE = Path(__file__).with_name("conv2d_kernel.c")
@@ -48,6 +48,8 @@ class Gradients:
 
 def gradients(layer: nn.Conv2d, a: Tensor, g: Tensor) -> Gradients:
     """From what went into the layer and the gradient of what came out."""
+    if (found := winograd.gradients(layer, a, g)) is not None:
+        return Gradients(*found, partial(winograd.in_order, layer))
     if _kernel_takes(layer, a) and (compiled_kernel := kernel()) is not None:
         return _by_kernel(compiled_kernel, layer, a, g)
     few = layer.in_channels * layer.kernel_size[0] * layer.kernel_size[1] <= _FEW_INPUTS
@@ -243,11 +245,10 @@ def _by_kernel(kernel: ctypes.CDLL, layer: nn.Conv2d, a: Tensor, g: Tensor) -> G
         a.stride(),
         g.stride(),
     )
-    as_stored = (channels, kernel_rows, kernel_columns, out_channels)
     weight = a.new_empty(samples, layer.weight.numel())
     bias = None if layer.bias is None else a.new_empty(samples, out_channels)
     squares = a.new_empty(samples)
     scratch = a.new_empty(kernel.conv2d_scratch(ctypes.byref(shape)))
     places = [None if t is None else ctypes.c_void_p(t.data_ptr()) for t in (a, g, scratch, weight, bias, squares)]
     kernel.conv2d_gradients(ctypes.byref(shape), *places)
-    return Gradients(weight, bias, squares, lambda total: total.view(as_stored).permute(3, 0, 1, 2))
+    return Gradients(weight, bias, squares, partial(winograd.in_order, layer))

@@ -10,20 +10,14 @@
  * Compiled by compiled.py for the machine it runs on; every sum has one order, whatever the chunk.
  */
 
-#include <stdint.h>
-#include <string.h>
+#include "lanes.h"
 
 #if defined(__AVX512F__)
-enum { LANES = 16, BLOCK = 8 }; /* 24 sums, 3 gradients and an input in 32 registers */
-#elif defined(__AVX2__) && defined(__FMA__) && !defined(__clang__)
-enum { LANES = 8, BLOCK = 4 }; /* 12 sums, 3 gradients and an input in 16 registers, which clang 14 does not manage */
+enum { BLOCK = 8 }; /* 24 sums, 3 gradients and an input in 32 registers */
 #else
-#error "oneDNN is faster here"
+enum { BLOCK = 4 }; /* 12 sums, 3 gradients and an input in 16 registers */
 #endif
 enum { COLUMNS = 3, WIDE = 7 };
-
-typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float))));
-typedef int32_t indices __attribute__((vector_size(LANES * sizeof(int32_t))));
 
 /* Strides count floats, in the order sample, channel, row, column. */
 typedef struct {
@@ -33,39 +27,6 @@ typedef struct {
   int64_t kernel_columns, step_rows, step_columns, gap_rows, gap_columns;
   int64_t a[4], g[4];
 } Shape;
-
-/* a[from], b[from], a[from + 1], b[from + 1], ... */
-static inline vec interleave(vec a, vec b, const int from) {
-#if defined(__clang__)
-  vec out = {};
-  for (int l = 0; l < LANES / 2; l++) {
-    out[2 * l] = a[from + l];
-    out[2 * l + 1] = b[from + l];
-  }
-  return out;
-#else
-  indices order;
-  for (int l = 0; l < LANES / 2; l++) {
-    order[2 * l] = from + l;
-    order[2 * l + 1] = LANES + from + l;
-  }
-  return __builtin_shuffle(a, b, order);
-#endif
-}
-
-/* LANES rows of LANES values, turned. */
-static void transpose(const float *from, int64_t row, vec *to) {
-  vec a[LANES], b[LANES];
-  for (int l = 0; l < LANES; l++) memcpy(&a[l], from + l * row, sizeof(vec));
-  for (int done = 1; done < LANES; done *= 2) {
-    for (int l = 0; l < LANES / 2; l++) {
-      b[2 * l] = interleave(a[l], a[l + LANES / 2], 0);
-      b[2 * l + 1] = interleave(a[l], a[l + LANES / 2], LANES / 2);
-    }
-    memcpy(a, b, sizeof a);
-  }
-  memcpy(to, a, sizeof a);
-}
 
 /* One row of gradients as a vector of channels per column. */
 static void load_row(const Shape *s, const float *from, int64_t channels, vec *row) {

@@ -84,6 +84,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         ),
         IMAGE,
     ),
+    "convolutions of whole vectors of channels": (
+        lambda: head(nn.Conv2d(16, 32, 3, padding=1), Tanh(), nn.Conv2d(32, 16, 3), features=256),
+        DEEP,
+    ),
     "standardised": (
         lambda: head(nn.Conv2d(2, 3, 3), Standardise((0.1, 0.2, 0.3), (0.5, 1.0, 2.0)), nn.ReLU(), features=90),
         IMAGE,
@@ -97,7 +101,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "words": (Words, TOKENS),
     "words with padding": (lambda: Words(padding_idx=2), TOKENS),
 }
-CHAINED = ("linear layers", "squashed", "convolutions and pooling", "convolution of many channels", "standardised")
+CHAINED = (
+    *("linear layers", "squashed", "convolutions and pooling", "convolution of many channels", "standardised"),
+    "convolutions of whole vectors of channels",
+)
 TWO_IMAGES = ("convolutions and pooling", "residual")
 TWO_WAYS = ("residual", "words", *CHAINED)
 

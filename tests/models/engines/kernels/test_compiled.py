@@ -70,6 +70,16 @@ def test_a_changed_source_is_compiled_again(source: Path, tmp_path: Path) -> Non
 
 
 @needs_compiler
+def test_a_changed_header_is_compiled_again(source: Path, tmp_path: Path) -> None:
+    source.write_text('#include "truth.h"\nint answer(void) { return TRUTH; }\n')
+    for truth in (42, 43):
+        (tmp_path / "truth.h").write_text(f"enum {{ TRUTH = {truth} }};\n")
+        compiled.library.cache_clear()
+        library = compiled.library(source)
+        assert library is not None and library.answer() == truth
+
+
+@needs_compiler
 def test_processes_that_begin_together_all_get_it(source: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(answer_elsewhere, [source] * 4)) == [42] * 4

@@ -1,7 +1,7 @@
 """Per-sample gradients of a convolution: every way against autograd of one sample in double precision."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from rawls.models.engines.kernels import compiled, conv2d
+from rawls.models.engines.kernels import compiled, conv2d, winograd
+from tests.models.engines.kernels.broken import assert_distrusted
 
 Layout = Callable[[Tensor], Tensor]
 LAYOUTS: dict[str, Layout] = {
@@ -18,6 +19,14 @@ LAYOUTS: dict[str, Layout] = {
     "channels last": lambda x: x.contiguous(memory_format=torch.channels_last),
     "every second": lambda x: x.repeat_interleave(2, dim=3)[..., ::2],
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _winograds_way_is_closed() -> Iterator[None]:
+    """It has tests of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(winograd, "kernel", lambda: None)
+        yield
 
 
 @pytest.fixture(params=["kernel", "torch"])
@@ -203,18 +212,7 @@ def test_the_kernel_and_torch_name_the_same_shape() -> None:
 def test_a_kernel_that_computes_wrongly_is_not_used(
     right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if conv2d.kernel() is None:
-        pytest.skip("no compiler and processor for the kernel")
-    source = conv2d._SOURCE.read_text(encoding="utf-8")
-    assert source.count(right) == 1
-    broken = tmp_path / conv2d._SOURCE.name
-    broken.write_text(source.replace(right, wrong), encoding="utf-8")
-    monkeypatch.setattr(conv2d, "_SOURCE", broken)
-    monkeypatch.setattr(compiled, "_loaded", {})
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert conv2d.kernel.__wrapped__() is None
-    assert "computes wrongly" in caplog.text
-    assert compiled.loaded() == {}
+    assert_distrusted(conv2d, right, wrong, tmp_path, monkeypatch, caplog)
 
 
 def test_the_check_leaves_torch_as_it_was_and_asks_nothing_of_it() -> None:
