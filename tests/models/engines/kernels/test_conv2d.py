@@ -1,6 +1,5 @@
 """Per-sample gradients of a convolution: every way against autograd of one sample in double precision."""
 
-import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rawls.models.engines.kernels import compiled, conv2d, winograd
-from tests.models.engines.kernels.broken import assert_distrusted
+from tests.models.engines.kernels.checks import (
+    assert_check_asks_nothing_of_torch,
+    assert_distrusted,
+    assert_same_shape,
+)
 
 Layout = Callable[[Tensor], Tensor]
 LAYOUTS: dict[str, Layout] = {
@@ -189,14 +192,7 @@ def test_a_chunk_of_no_samples_is_no_error(way: str) -> None:
 
 
 def test_the_kernel_and_torch_name_the_same_shape() -> None:
-    """A field too many in Python would shift what the kernel reads."""
-    source = conv2d._SOURCE.read_text(encoding="utf-8")
-    struct = source[source.index("typedef struct {") : source.index("} Shape;")]
-    names = struct.replace("typedef struct {", "").replace("int64_t", "").replace(";", ",").split(",")
-    assert [name.strip().removesuffix("[4]") for name in names if name.strip()] == [
-        field[0] for field in conv2d._Shape._fields_
-    ]
-    assert ctypes.sizeof(conv2d._Shape) == 8 * (15 + 2 * 4)
+    assert_same_shape(conv2d, arrays=2)
 
 
 @pytest.mark.parametrize(
@@ -216,16 +212,7 @@ def test_a_kernel_that_computes_wrongly_is_not_used(
 
 
 def test_the_check_leaves_torch_as_it_was_and_asks_nothing_of_it() -> None:
-    library = conv2d.kernel()
-    if library is None:
-        pytest.skip("no compiler and processor for the kernel")
-    before = torch.get_rng_state()
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert conv2d._agrees_with_torch(library)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert torch.equal(torch.get_rng_state(), before)
+    assert_check_asks_nothing_of_torch(conv2d)
 
 
 def test_a_run_that_used_the_kernel_says_so() -> None:

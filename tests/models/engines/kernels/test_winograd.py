@@ -1,7 +1,6 @@
 """Convolutions by Winograd's filtering: outputs and gradients against torch in double precision, sample by sample."""
 
 import copy
-import ctypes
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,11 @@ from torch import Tensor, nn
 from rawls.models.engines.fused import FusedEngine
 from rawls.models.engines.kernels import compiled, winograd
 from tests.models.conftest import fixed_weights, oracle
-from tests.models.engines.kernels.broken import assert_distrusted
+from tests.models.engines.kernels.checks import (
+    assert_check_asks_nothing_of_torch,
+    assert_distrusted,
+    assert_same_shape,
+)
 from tests.models.engines.kernels.test_conv2d import by_sample
 
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels last": torch.channels_last}
@@ -144,6 +147,11 @@ def test_what_is_not_finite_stays_with_its_sample(bad: float) -> None:
 
 
 @needs_kernel
+def test_a_run_that_used_the_kernel_says_so() -> None:
+    assert "winograd_kernel" in compiled.loaded()
+
+
+@needs_kernel
 def test_no_samples_are_no_error() -> None:
     layer = convolution(16, 32)
     a, g = images(layer, 0, 6, 6)
@@ -189,12 +197,7 @@ def test_the_size_of_an_image_decides_whatever_the_chunk(size: int, taken: bool)
 
 
 def test_the_kernel_and_torch_name_the_same_shape() -> None:
-    """A field too many in Python would shift what the kernel reads."""
-    source = winograd._SOURCE.read_text(encoding="utf-8")
-    struct = source[source.index("typedef struct {") : source.index("} Shape;")]
-    names = struct.replace("typedef struct {", "").replace("int64_t", "").replace(";", ",").split(",")
-    assert [name.strip() for name in names if name.strip()] == [field[0] for field in winograd._Shape._fields_]
-    assert ctypes.sizeof(winograd._Shape) == 8 * 9
+    assert_same_shape(winograd, arrays=0)
 
 
 @pytest.mark.parametrize(
@@ -216,16 +219,8 @@ def test_a_kernel_that_computes_wrongly_is_not_used(
     assert_distrusted(winograd, right, wrong, tmp_path, monkeypatch, caplog)
 
 
-@needs_kernel
 def test_the_check_leaves_torch_as_it_was_and_asks_nothing_of_it() -> None:
-    library, before = winograd.kernel(), torch.get_rng_state()
-    assert library is not None and "winograd_kernel" in compiled.loaded()
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert winograd._agrees_with_torch(library)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert torch.equal(torch.get_rng_state(), before)
+    assert_check_asks_nothing_of_torch(winograd)
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 5, 7), (2, 5, 3, 3), (0, 16, 4, 4), (2, 20, 9, 9)])
