@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rawls.models.engines.kernels import conv2d
+from rawls.models.engines.kernels import conv2d, positions
 from rawls.models.engines.kernels.matmul import add_product
 
 AddWeighted = Callable[[Tensor, list[Tensor]], None]
@@ -100,7 +100,7 @@ def _linear_on_sequences(layer: nn.Linear, a: Tensor, g: Tensor) -> tuple[Tensor
     """The gradient is a sum over positions: its norm by Gram matrices, or by the gradient where that is less work."""
     bias = layer.bias is not None
     if 2 * a.shape[1] ** 2 <= layer.weight.numel():
-        squares = _sum_of_products(_gram(a), _gram(g)).to(g.dtype)
+        squares = positions.squares(a, g)
     else:
         squares = (g.mT @ a).square().sum((1, 2))
     if bias:
@@ -113,17 +113,6 @@ def _linear_on_sequences(layer: nn.Linear, a: Tensor, g: Tensor) -> tuple[Tensor
             out[1].add_(weighted.sum(0))
 
     return squares, add
-
-
-def _gram(values: Tensor) -> Tensor:
-    """Inner products of the positions of each sample; double, because what they add up to may almost cancel."""
-    values = values.double()
-    return values @ values.mT
-
-
-def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
-    """Per sample, the sum of left x right over pairs of positions: a square, whatever its last digit says."""
-    return (left * right).sum((1, 2)).clamp_min_(0)
 
 
 def _keep_of_conv2d(layer: nn.Conv2d, passed: Passed) -> conv2d.Gradients | Passed:
@@ -175,7 +164,7 @@ def _embedding(layer: nn.Embedding, passed: Sequence[Passed]) -> tuple[Tensor, A
         keep = (tokens != layer.padding_idx).to(g.dtype)
     g = g * keep.unsqueeze(-1)
     same = tokens.unsqueeze(1) == tokens.unsqueeze(2)
-    squares = _sum_of_products(_gram(g), same).to(g.dtype)
+    squares = positions.sum_of_products(positions.gram(g), same).to(g.dtype)
 
     def add(weights: Tensor, out: list[Tensor]) -> None:
         out[0].index_add_(0, tokens.flatten(), (g * weights.view(-1, 1, 1)).flatten(0, 1))

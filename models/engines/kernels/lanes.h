@@ -13,18 +13,14 @@ enum { LANES = 8 };
 #error "oneDNN is faster here"
 #endif
 
-typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float))));
+typedef float vec __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 typedef int32_t indices __attribute__((vector_size(LANES * sizeof(int32_t))));
 
 static inline int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static inline vec load(const float *from) {
-  vec value;
-  memcpy(&value, from, sizeof value);
-  return value;
-}
-
-static inline void store(vec value, float *to) { memcpy(to, &value, sizeof value); }
+/* Not by memcpy, which gcc 12 makes of two halves and by way of the stack. */
+static inline vec load(const float *from) { return *(const vec *)from; }
+static inline void store(vec value, float *to) { *(vec *)to = value; }
 
 /* a[from], b[from], a[from + 1], b[from + 1], ... */
 static inline vec interleave(vec a, vec b, const int from) {

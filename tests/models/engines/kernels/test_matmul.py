@@ -35,3 +35,11 @@ def test_products_equal_those_in_double_precision(
 def test_inputs_may_have_more_dimensions() -> None:
     x, weight, bias = torch.randn(3, 4, 20), torch.randn(16, 20), torch.randn(16)
     torch.testing.assert_close(matmul.linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias))
+
+
+def test_rows_may_lie_apart() -> None:
+    """As those of the first positions of sequences do."""
+    states, g, total = torch.randn(8, 9, 400), torch.randn(8, 9, 400), torch.randn(400, 400)
+    expected = total + g[:, 0].T @ states[:, 0]
+    matmul.add_product(total, g[:, 0], states[:, 0])
+    torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-4)
