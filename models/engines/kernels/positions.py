@@ -55,7 +55,7 @@ def _agrees_with_torch(library: ctypes.CDLL) -> bool:
     """Whether it is right on a small example: a norm that some compiler got wrong would spend privacy unseen."""
     plain: Any = {"dtype": torch.float32, "device": "cpu"}  # whatever torch's defaults are meanwhile
     a, g = (  # more features than are at hand at once, whole vectors of positions and a rest
-        torch.arange(2 * 41 * features, **plain).mul_(0.37).sin_().view(2, 41, features) for features in (100, 19)
+        torch.arange(2 * 47 * features, **plain).mul_(0.37).sin_().view(2, 47, features) for features in (100, 19)
     )
     return torch.allclose(_by_kernel(library, a, g), sum_of_products(gram(a), gram(g)).to(g.dtype))
 
