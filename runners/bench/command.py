@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rawls.models.engines.kernels import compiled, conv2d, winograd
+from rawls.models.engines.kernels import compiled, conv2d, positions, winograd
 from rawls.runners.bench import each_method, pages, plan, start, step, store, sweep
 from rawls.runners.cli.arguments import results_root
 from rawls.runners.config.errors import ConfigError, nearest
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _machine() -> dict[str, Any]:
-    for kernel in (conv2d.kernel, winograd.kernel):
+    for kernel in (conv2d.kernel, winograd.kernel, positions.kernel):
         kernel()  # what the processes that are measured will find
     described = environment.describe("cpu")
     kept = {key: described[key] for key in ("git_sha", "git_dirty", "versions", "system", "cpu", "cpu_capability")}

@@ -1,1 +1,1 @@
-"""The kernels under the fused engine: matrix products and convolutions of small batches."""
+"""The kernels under the fused engine: matrix products, convolutions of small batches, norms over positions."""

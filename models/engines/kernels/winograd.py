@@ -52,7 +52,7 @@ def suits(layer: nn.Conv2d) -> bool:
 
 def outputs(layer: nn.Conv2d, x: Tensor) -> Tensor | None:
     """What comes out of the layer; None where torch is faster."""
-    if not suits(layer):
+    if x.dim() != 4 or x.shape[1] != layer.in_channels or not suits(layer):
         return None
     size = [side + 2 * around - 2 for side, around in zip(x.shape[2:], _padding(layer), strict=True)]
     if (library := _kernel_for(layer, x, size)) is None:
@@ -153,7 +153,7 @@ def _kernel_for(layer: nn.Conv2d, x: Tensor, size: Sequence[int]) -> ctypes.CDLL
 
     That is a matter of the shape of a sample alone, so that the numbers of a sample are.
     """
-    filled = math.prod(size) * 2 >= math.prod(-(-side // _TILE) * _TILE for side in size)
+    filled = min(size) > 0 and math.prod(size) * 2 >= math.prod(-(-side // _TILE) * _TILE for side in size)
     return kernel() if filled and suits(layer) and x.is_cpu and x.dtype is torch.float32 else None
 
 

@@ -188,6 +188,11 @@ def test_other_convolutions_are_left_to_others(name: str) -> None:
     assert winograd.gradients(layer, x, out) is None
 
 
+@pytest.mark.parametrize("shape", [(2, 16, 2, 9), (2, 16, 1, 1), (2, 48, 9, 9), (16, 9, 9)])
+def test_what_torch_refuses_or_takes_without_a_batch_is_left_to_torch(shape: tuple[int, ...]) -> None:
+    assert winograd.outputs(convolution(16, 32), torch.randn(shape)) is None
+
+
 @needs_kernel
 @pytest.mark.parametrize(("size", "taken"), [(2, False), (3, True), (4, True), (5, False), (6, True), (8, True)])
 def test_the_size_of_an_image_decides_whatever_the_chunk(size: int, taken: bool) -> None:
