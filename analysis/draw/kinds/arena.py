@@ -126,7 +126,7 @@ def _figure(found: Mapping[float, Rankings], stamped: str) -> "Figure":
     methods = [one.method for one in standings(found[budgets[0]])]
     across = min(4, len(datasets))
     down = -(-len(datasets) // across)
-    tall = 0.6 + 0.17 * len(methods)
+    tall = max(2.0, 0.9 + 0.17 * len(methods))
     figure = Figure(figsize=(PAGE, tall + 1.75 * down + 0.3), layout="constrained")
     above, below = cast(Any, figure.subfigures(2, 1, height_ratios=[tall, 1.75 * down]))
     for number, (axis, budget) in enumerate(
