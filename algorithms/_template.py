@@ -4,7 +4,7 @@
 2. Write <name>.yaml: `_target_: rawls.algorithms.<name>.<Class>` (in a folder of your own `<name>.<Class>`), then every
    field of the class with its default, for conf/algorithm/ or for algorithm/ in the folder that `--config-dir` names.
 3. `rawls train algorithm=<name> privacy=eps8`; with folders of your own,
-   `PYTHONPATH=FOLDER rawls train --config-dir CONF algorithm=<name> privacy=eps8`.
+   `PYTHONPATH=FOLDER RAWLS_MODULES=<name> rawls train --config-dir CONF algorithm=<name> privacy=eps8`.
 
 Say here what it is and in brackets, in the first paragraph, whose: '(Name and Name 2031, Algorithm 2)'; then what is
 read otherwise than it is written. Privacy sheets say it again. The hooks stand in the order of the pseudocode, each

@@ -14,15 +14,23 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from rawls import conf
 from rawls.runners.cli import completion
 from rawls.runners.cli.arguments import plain, quoted
-from rawls.runners.config.compose import CONFIG_NAME, VERSION_BASE, compose, explained, look_also_in, resolve, run_id
+from rawls.runners.config.compose import (
+    CONFIG_NAME,
+    NOT_COMPOSED,
+    VERSION_BASE,
+    compose,
+    explained,
+    look_also_in,
+    refuse_deletions,
+    resolve,
+    run_id,
+)
 from rawls.runners.config.errors import ConfigError, RunsFailed, guarded
 from rawls.runners.process.lifecycle import environment, prepare_process
 from rawls.runners.schedule.launcher import train
@@ -114,6 +122,7 @@ def main(arguments: Sequence[str]) -> int:
     if _processes() > 1 and _is_sweep(arguments):
         raise ConfigError("torchrun's processes train one run together: start a sweep (-m) without torchrun")
     overrides = [text for text in arguments if "=" in text and not text.startswith("-")]
+    refuse_deletions([text for text in arguments if text.startswith("~")])
     if {"-c", "--cfg"} & {text.partition("=")[0] for text in arguments}:
         compose(overrides)
     command = shlex.join(["rawls", "train", *map(plain, arguments)])
@@ -129,7 +138,7 @@ def main(arguments: Sequence[str]) -> int:
     with _called_with(arguments):
         try:
             app()
-        except (HydraException, OmegaConfBaseException) as error:
+        except NOT_COMPOSED as error:
             raise explained(error, overrides) from error
     for cfg in asked:
         config = _train(cfg, command)

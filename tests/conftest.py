@@ -8,6 +8,7 @@ for _variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 os.environ["MPLBACKEND"] = "Agg"
 os.environ["WANDB_MODE"] = "disabled"
 os.environ["WANDB_SILENT"] = "true"
+os.environ["RAWLS_MODULES"] = "tests"  # whose classes configurations may name
 
 from pathlib import Path  # noqa: E402
 

@@ -27,6 +27,10 @@ from rawls.analysis.draw.titles import DASH, dataset_title
 from rawls.analysis.read.load import Store
 from rawls.runners.store.stored import TARGETS
 
+_FIELDS = {
+    "target": (str, "a text"), "title": (str, "a text"), "variant": (str, "a text"), "command": (str, "a text"),
+    "draw": (Mapping, "a mapping"), "runs": (list, "a list"), "changed": (list, "a list"),
+}  # fmt: skip
 # Where one machine keeps its files, and to whom it reports, is nobody else's business.
 _PLACES = ("results.root=", "data.root=", "tracking")
 
@@ -42,10 +46,17 @@ class Manifest:
     runs: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> "Manifest":
-        for name in ("target", "draw", "runs"):
-            if name not in fields:
-                raise ValueError(f"a manifest needs {name!r}: run `rawls reproduce TARGET` to write it anew")
+    def of(cls, fields: Any) -> "Manifest":
+        anew = "run `rawls reproduce TARGET` to write it anew"
+        for name, (kind, called) in _FIELDS.items():
+            value = fields.get(name) if isinstance(fields, Mapping) else None
+            if value is None and name in ("target", "draw", "runs"):
+                raise ValueError(f"a manifest needs {name!r}: {anew}")
+            if value is not None and not isinstance(value, kind):
+                raise ValueError(f"{name!r} of a manifest is {called}, not {json.dumps(value)[:60]}: {anew}")
+        for run in fields["runs"]:
+            if not (isinstance(run, Mapping) and _is_entry(run)):
+                raise ValueError(f"a manifest does not list {json.dumps(run)[:60]} among its runs: {anew}")
         if "kind" not in fields["draw"]:
             file = f"conf/experiment/{fields['target']}.yaml"
             raise ValueError(f"{fields['target']}: `draw` names no `kind`: set it in {file}")
@@ -135,6 +146,17 @@ class Manifest:
             f"differ in {how or 'nothing that a manifest names'}: choose one of them on the command line, or give "
             f"them labels of their own in conf/experiment/{self.target}.yaml"
         )
+
+
+def _is_entry(run: Mapping[str, Any]) -> bool:
+    """Whether it says of a run what every drawing asks: of what kind each value is, not which."""
+    texts = [run.get(name) for name in ("run_id", "dataset", "algorithm")]
+    coordinates = run.get("coordinates")
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(run.get("label"), str | None)
+        and isinstance(coordinates, Mapping | None)
+    )
 
 
 def _head_and_part(label: str) -> tuple[str, str]:

@@ -219,7 +219,8 @@ epoch=best_valid_wga scores are those of the evaluation with the highest validat
         call=dashboard,
         usage="dashboard [results.root=FOLDER]",
         summary="a local web page: papers, targets, comparisons, curves, privacy, runs",
-        more="\nServed to this machine alone, on port 8501 or a free one (port=NUMBER); headless=true: no browser.",
+        more="\nServed to this machine alone, on port 8501 or a free one (port=NUMBER); headless=true: no browser.\n"
+        "Under other names than localhost it answers only to those that host=NAME,NAME gives.",
     ),
     "data": Command(
         call=_in("cli.data"),

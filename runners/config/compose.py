@@ -18,6 +18,7 @@ from typing import Any, get_args
 
 import hydra
 import omegaconf
+import yaml
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -37,6 +38,8 @@ CONFIG_NAME = "config"
 CONF = Path(conf.__file__).parent
 _folders = [CONF]  # where configurations lie: ours, and the user's own (`look_also_in`)
 ID_LENGTH = 16
+# What composing raises for what a user can get wrong.
+NOT_COMPOSED = (HydraException, OmegaConfBaseException, yaml.YAMLError, AssertionError)
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
@@ -62,10 +65,22 @@ def compose_given(overrides: Sequence[str], specs: Mapping[str, Any]) -> dict[st
 
 
 def _resolved(cfg: DictConfig) -> dict[str, Any]:
+    if found := _from_environment(OmegaConf.to_container(cfg), ""):
+        raise ConfigError(
+            f"{found} takes its value from the environment, which would be stored with every run: write the value"
+        )
     try:
         return OmegaConf.to_container(cfg, resolve=True)  # type: ignore[return-value]
     except OmegaConfBaseException as error:
         raise explained(error, ()) from error
+
+
+def _from_environment(node: Any, key: str) -> str:
+    """The first key whose value asks for a variable of the environment; '' if none does."""
+    if isinstance(node, str):
+        return key if "$" in node and re.search(r"\$\{\s*oc\.env\b", node) else ""
+    parts = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    return next(filter(None, (_from_environment(item, f"{key}.{part}".lstrip(".")) for part, item in parts)), "")
 
 
 def _completed(config: dict[str, Any]) -> dict[str, Any]:
@@ -227,7 +242,7 @@ class Composer:
             if plain is not None:
                 return _completed(plain)
             cfg = found.composed_with(values)
-        except (HydraException, OmegaConfBaseException):
+        except NOT_COMPOSED:
             # Again as a whole, for an error that names the override.
             cfg = _composed([*self._base, *overrides])
         return resolve(cfg)
@@ -293,15 +308,33 @@ def launcher_settings(overrides: Sequence[str]) -> dict[str, Any]:
 
 def _composed(overrides: Sequence[str], *, hydra_too: bool = False) -> DictConfig:
     more = [f"hydra.searchpath=['file://{folder}']" for folder in _folders[1:]]
+    refuse_deletions(overrides)
     try:
         with hydra_ready():
             return hydra.compose(CONFIG_NAME, overrides=[*more, *overrides], return_hydra_config=hydra_too)
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
+    except (*NOT_COMPOSED, ValueError) as error:
         raise explained(error, overrides) from error
+
+
+def refuse_deletions(overrides: Sequence[str]) -> None:
+    """Raise a ConfigError if one of them takes a key of ours away (`~seed`): a run needs every one."""
+    for text in overrides:
+        key = text[1:].partition("=")[0].partition("@")[0]
+        if text.startswith("~") and not key.startswith("hydra"):
+            value = "NAME" if key in choices() else "VALUE"
+            raise ConfigError(f"'{text}' takes {key} away, and a run needs every key: set {key}={value}, or {key}=null")
 
 
 def explained(error: Exception, overrides: Sequence[str]) -> ConfigError:
     """What Hydra or OmegaConf could not do with these overrides, as one sentence."""
+    if isinstance(error, yaml.YAMLError):
+        return ConfigError(f"a configuration is no plain YAML: {error}")
+    if isinstance(error, AssertionError):  # OmegaConf's, for a key below one that is null
+        below = [text for text in overrides if re.match(r"\+*\w+\.", text)]
+        if not below:
+            raise error
+        key = below[0].lstrip("+").partition(".")[0]
+        return ConfigError(f"'{below[0]}' sets a key of {key}, and none is chosen: choose {key}=NAME too")
     for group, _, value in (text.partition("=") for text in overrides):
         if group in choices() and (value in ("", "null") or value.startswith("[")):
             return ConfigError(f"{group}={value} chooses nothing: choose one of {', '.join(choices(group))}")
@@ -317,7 +350,7 @@ def _keys(overrides: Sequence[str]) -> list[str]:
         for attempt in (chosen, []):
             try:
                 cfg = hydra.compose(CONFIG_NAME, overrides=attempt)
-            except (HydraException, OmegaConfBaseException):
+            except NOT_COMPOSED:
                 continue
             return list(_paths(OmegaConf.to_container(cfg), ""))
     return []

@@ -8,6 +8,7 @@ of values as JSON has them and without loss: true is no integer, 1 is a number. 
 import dataclasses
 import enum
 import json
+import os
 import types
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -28,6 +29,11 @@ from rawls.runners.store.identity import TARGET
 
 ROOMS = ("accounting", "algorithms", "datasets", "models")  # where specifications lie, and what they are made of
 FACTS = ("private", "keeps_owners")
+# What a class of each group has: another one's specification is none of this.
+HAS = {"dataset": "load", "model": "build", "algorithm": "private", "owners": "of"}
+# Modules whose classes a configuration may name beside ours: to import one is to run it, and a configuration may have
+# come from elsewhere.
+TRUSTED = "RAWLS_MODULES"
 _PACKAGE = "rawls"
 _IN_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text", type(None): "null"}
 _BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
@@ -203,6 +209,9 @@ def _fields(target: str, group: str) -> tuple[Any, dict[str, Any]]:
     module, _, name = target.rpartition(".")
     if not module:
         raise ConfigError(f"{group} is not chosen: set {group}=NAME")
+    if (top := module.partition(".")[0]) not in (_PACKAGE, *os.environ.get(TRUSTED, "").split(",")):
+        ours = f"ours are in {_PACKAGE}.{top}" if top in ROOMS else f"if you trust it, set {TRUSTED}={top}"
+        raise ConfigError(f"{group}.{TARGET}={target} names a module that is not ours: {ours}")
     try:
         cls = getattr(imported(module), name)
     except (ImportError, AttributeError) as error:
@@ -213,16 +222,14 @@ def _fields(target: str, group: str) -> tuple[Any, dict[str, Any]]:
         cls = specification_of(cls, target)
     if not dataclasses.is_dataclass(cls):
         raise ConfigError(f"{group}.{TARGET}={target} is not a dataclass: its fields must be the keys of {group}")
+    if group in HAS and not hasattr(cls, HAS[group]):
+        raise ConfigError(f"{group}.{TARGET}={target} is no {group}, which has `{HAS[group]}`: set {group}=NAME")
     hints = get_type_hints(cls, include_extras=True)
     return cls, {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 
 
 def _way_out(target: str, error: Exception) -> str:
-    """For modules that are not found: ours under its old name, or one of the user's own."""
+    """For a module of the user's own that is not found."""
     top = target.partition(".")[0]
-    if not isinstance(error, ModuleNotFoundError):
-        return ""
-    if top in ("algorithms", "datasets", "models"):
-        return f"; ours are in rawls.{top}"
-    here = f"; put {top}.py into the folder you are in, or name its folder in PYTHONPATH"
-    return here if error.name == top else ""
+    found = isinstance(error, ModuleNotFoundError) and error.name == top
+    return f"; put {top}.py into the folder you are in, or name its folder in PYTHONPATH" if found else ""

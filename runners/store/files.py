@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 TEMPORARY = ".tmp"
 
@@ -34,12 +34,15 @@ def writing(root: Path) -> Iterator[None]:
 def write(path: Path, content: bytes | memoryview, *, before_rename: Callable[[], object] | None = None) -> None:
     """Write a file under a temporary name and rename it; nothing is left of it when that fails.
 
+    What lay under the temporary name is taken away first: it may be a link to somewhere else.
+
     Args:
         before_rename: called last, and may still refuse by raising.
     """
     temporary = path.with_name(path.name + TEMPORARY)
+    temporary.unlink(missing_ok=True)
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -61,6 +64,12 @@ def write_together(path: Path, content: str) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def open_to_append(path: Path) -> IO[str]:
+    """A text file to add lines to; an OSError if its name is a link, which somebody may have put there."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    return open(os.open(path, flags, 0o666), "w", encoding="utf-8")
 
 
 def sync(folder: Path) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from rawls.runners.store.presence import Presence, is_alive, is_recent, remove
-from rawls.runners.store.stored import RUNS, WORKERS, is_locked
+from rawls.runners.store.stored import RUNS, WORKERS, is_locked, is_token
 
 _MARK = ".lease."
 _ATTEMPTS, _PAUSE_SECONDS = 6, 0.02
@@ -227,7 +227,8 @@ def read(path: Path) -> str | None:
         return None
     except ValueError:
         return ""
-    return str(told.get("worker", "")) if isinstance(told, dict) else ""
+    token = told.get("worker") if isinstance(told, dict) else None
+    return token if isinstance(token, str) and is_token(token) else ""
 
 
 def _link(source: Path, path: Path, token: str) -> bool:

@@ -238,6 +238,9 @@ class Store:
     def _open(self, run_id: str, config: Mapping[str, Any], lease: Lease) -> RunFolder | None:
         """The run's folder as the last attempt left it, cleaned; None if it only lacked its last rename, or failed."""
         running, failed = self.folder(run_id, RUNNING), self.folder(run_id, FAILED)
+        if linked := next((path for path in (running, failed) if path.is_symlink()), None):
+            # What lies in the folder of an unfinished run is deleted and overwritten.
+            raise ValueError(f"{linked} is a link to another folder, which no run is: remove it, and the run starts")
         if failed.is_dir():
             failed.rename(running)
         running.mkdir(exist_ok=True)

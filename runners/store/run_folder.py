@@ -12,7 +12,7 @@ from typing import IO, Any
 from rawls.runners.store import checkpoints
 from rawls.runners.store.checkpoints import Mark
 from rawls.runners.store.checksums import CHECKSUMS, digest, digest_of
-from rawls.runners.store.files import sync, to_json, write, writing
+from rawls.runners.store.files import open_to_append, sync, to_json, write, writing
 from rawls.runners.store.leases import Lease, LeaseLost
 from rawls.runners.store.stored import CHECKPOINT, CONFIG, ENVIRONMENT, ERROR, FAILED, HISTORY, LEDGER, SUMMARY
 
@@ -48,7 +48,7 @@ class RunFolder:
             self._lease.check()
             lines = self._lines
             if self._history is None:
-                self._history = open(self.path / HISTORY, "a", encoding="utf-8")  # noqa: SIM115 - kept open
+                self._history = open_to_append(self.path / HISTORY)
             self._history.write(line)
             self._history.flush()
         lines.add(line.encode())
@@ -125,7 +125,7 @@ class RunFolder:
         try:
             with writing(self._root):
                 self._lease.check()
-                (self.path / ERROR).write_text(trace, encoding="utf-8")
+                write(self.path / ERROR, trace.encode())
                 self.path.rename(failed)
         finally:
             self._give_up()

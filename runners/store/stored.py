@@ -23,6 +23,7 @@ Who trains and who only reads (analysis) both have it from here, so this imports
 
 import json
 import os
+import re
 import socket
 import time
 import uuid
@@ -156,6 +157,11 @@ def audits(root: Path) -> list[dict[str, Any]]:
     return [record for record in found if {"method", "findings", "twins", "verdict"} <= record.keys()]
 
 
+def is_token(text: str) -> bool:
+    """Whether a text may be the id of a run or the token of a process: no file's name is made of anything else."""
+    return re.fullmatch(r"[0-9a-f]{1,64}", text) is not None
+
+
 def our_time(folder: Path) -> float:
     """The time for who may write nothing: our clock's, though another machine's may go wrong."""
     return time.time()
@@ -165,7 +171,7 @@ def sweeps(root: Path, now: Callable[[Path], float] = our_time) -> list[Sweep]:
     """Every launcher that lives, in the order they began; see `told_by`."""
     names = Sweep.__annotations__.keys()
     return [
-        Sweep(**{name: told[name] for name in names} | {"run_ids": tuple(told["run_ids"])})
+        Sweep(**{name: told[name] for name in names} | {"run_ids": tuple(filter(is_token, told["run_ids"]))})
         for told in everyone(root / SWEEPS, now)
         if names <= told.keys()
     ]

@@ -22,6 +22,7 @@ def test_a_copy_of_the_template_trains(
     (tmp_path / "conf" / "algorithm" / "mine.yaml").write_text(YAML, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RAWLS_MODULES", "mine")
     small = [f"schedule.max_steps={STEPS}", "schedule.evaluations=1", "tracking=off"]
     assert main(["train", "--config-dir", "conf", "algorithm=mine", "dataset=digits", "privacy=eps8", *small]) == 0
     assert "mine on digits" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """`rawls dashboard`: start Streamlit for this machine alone, and ask nothing of any other."""
 
+import re
 import socket
 import sys
 from collections.abc import Iterable, Sequence
@@ -8,7 +9,10 @@ from pathlib import Path
 USUAL_PORT = 8501
 LOCALHOST = "127.0.0.1"
 APP = Path(__file__).with_name("app.py")
-KEYS = "results.root=FOLDER, port=NUMBER and headless=true can be set"
+# By which names a browser may reach it: a page elsewhere whose name is made to lead here has another.
+NAMES = (LOCALHOST, "localhost", "::1")
+KEYS = "results.root=FOLDER, port=NUMBER, host=NAME and headless=true can be set"
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.\-]*[A-Za-z0-9])?")
 
 
 def main(arguments: Sequence[str], experiments: Iterable[Path] = ()) -> int:
@@ -16,7 +20,7 @@ def main(arguments: Sequence[str], experiments: Iterable[Path] = ()) -> int:
 
     Args:
         arguments: results.root=FOLDER; port=NUMBER (the usual one, or a free one if that is taken);
-            headless=true to open no browser.
+            headless=true to open no browser; host=NAME,NAME by which a proxy of yours hands it on.
         experiments: the YAML files of the targets there are, for those that never ran.
 
     Raises:
@@ -27,11 +31,14 @@ def main(arguments: Sequence[str], experiments: Iterable[Path] = ()) -> int:
     port = _port(given["port"]) if "port" in given else free_port()
     if (headless := given.get("headless", "false")) not in ("true", "false"):
         raise ValueError(f"headless={headless}: say headless=true to open no browser, or leave it out")
+    hosts = [name for name in given.get("host", "").split(",") if name]
+    if wrong := [name for name in hosts if not _NAME.fullmatch(name)]:
+        raise ValueError(f"host={wrong[0]} is no name of a machine: give it as the browser's address has it, no port")
     print(f"rawls dashboard of {root}: http://{LOCALHOST}:{port} (Ctrl-C ends it)", flush=True)
-    return _serve(flags(port, headless=headless == "true"), [str(root), *map(str, experiments)])
+    return _serve(flags(port, headless=headless == "true", hosts=hosts), [str(root), *map(str, experiments)])
 
 
-def flags(port: int, *, headless: bool) -> list[str]:
+def flags(port: int, *, headless: bool, hosts: Sequence[str] = ()) -> list[str]:
     """Streamlit's own options: nobody else is served or told, and nothing is watched."""
     options = {
         "server.address": LOCALHOST,
@@ -47,7 +54,8 @@ def flags(port: int, *, headless: bool) -> list[str]:
         "theme.primaryColor": "#0072B2",
         "theme.linkColor": "#005A8F",
     }
-    return [f"--{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in options.items()]
+    found = [f"--{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in options.items()]
+    return found + [f"--server.allowedHosts={name}" for name in (*NAMES, *hosts)]
 
 
 def free_port() -> int:
@@ -69,7 +77,7 @@ def _parsed(arguments: Sequence[str]) -> dict[str, str]:
     found = {}
     for text in arguments:
         key, _, value = text.partition("=")
-        if key not in ("results.root", "port", "headless") or not value:
+        if key not in ("results.root", "port", "host", "headless") or not value:
             raise ValueError(f"rawls dashboard does not know '{text}': {KEYS}")
         found[key] = value
     return found

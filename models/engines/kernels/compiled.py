@@ -62,7 +62,7 @@ def _load(source: Path, compiler: Sequence[str]) -> tuple[ctypes.CDLL, str]:
     name = f"{source.stem}-{key}.so"
     try:
         cache = cache_folder("kernels")
-        if (cache / name).exists():
+        if is_ours_alone(cache / name):
             return ctypes.CDLL(str(cache / name)), key
         folder = tempfile.TemporaryDirectory(dir=cache)
     except (OSError, RuntimeError):  # no home, or one that cannot be used: made for this process alone
@@ -70,6 +70,7 @@ def _load(source: Path, compiler: Sequence[str]) -> tuple[ctypes.CDLL, str]:
     with folder:
         made = Path(folder.name) / name
         _run(*compiler, *_FLAGS, str(source), "-o", str(made))
+        made.chmod(0o700)  # whatever the compiler and the umask left to others
         if cache is not None:  # others may be at it too: each renames a whole file, and the last one stays
             made = made.replace(cache / name)
         return ctypes.CDLL(str(made)), key
@@ -84,10 +85,22 @@ def cache_folder(name: str) -> Path:
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = home / "rawls" / name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.stat()
-    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if not is_ours_alone(folder):
         raise PermissionError(f"{folder} is not this user's alone")
     return folder
+
+
+def is_ours_alone(path: Path) -> bool:
+    """Whether a file or folder is there, is this user's, is no link, and nobody else may write to it."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return (
+        found.st_uid == os.getuid()
+        and not stat.S_ISLNK(found.st_mode)
+        and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    )
 
 
 def _run(*command: str) -> str:

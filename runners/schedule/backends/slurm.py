@@ -3,12 +3,16 @@
 A job that is about to be preempted or to time out saves its runs, and goes back into the queue by submitit's
 checkpointing. Whether a job is still there is asked of squeue, because submitit asks sacct, which is only there with
 accounting. Jobs outlive a launcher that is killed; the same command again trains what they leave.
+
+What is handed to a job, and what it answers, are pickles: who can write them runs code as us. So they lie in a folder
+that is the user's alone, under folders in which nobody else can put another in its place; or nothing is submitted.
 """
 
 import math
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -73,7 +77,10 @@ class SlurmCluster(Cluster):
     @contextmanager
     def joined(self, store: Store) -> Iterator[tuple[Scheduler, int]]:
         room = self.workers or 16
+        check_nobody_else_writes(store.root)
         folder = store.root.absolute() / "slurm" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        folder.parent.chmod(0o700)
         jobs = _SlurmJobs(folder, self._parameters(room))
         yield jobs, room
         if not jobs.deaths:
@@ -94,6 +101,34 @@ class SlurmCluster(Cluster):
             "signal_delay_s": min(_WARNING_SECONDS, self.time_limit * 60 // 4),
         }
         return {name: value for name, value in asked.items() if value is not None}
+
+
+def check_nobody_else_writes(root: Path) -> None:
+    """Raise a ConfigError if others could put a folder of theirs in the place of one that we make in `root`."""
+    user = os.getuid()
+    for folder in (root.resolve(), *root.resolve().parents):
+        found = folder.stat()
+        ours = found.st_uid in (user, 0)
+        shared = found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid))
+        # In a sticky folder only its owner and ours rename what is ours.
+        if not ours or (shared and not found.st_mode & stat.S_ISVTX):
+            raise ConfigError(
+                f"others can write to {folder}, and who can do so could run code as you through Slurm's jobs: "
+                f"take that away (chmod go-w {folder}), or set results.root to a folder that is yours alone"
+            )
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether a group is the user's own, as many systems make one of each user's name, with nobody else in it."""
+    import grp
+    import pwd
+
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+        found = grp.getgrgid(group)
+    except KeyError:
+        return False
+    return found.gr_name == name and set(found.gr_mem) <= {name}
 
 
 class _SlurmJobs:

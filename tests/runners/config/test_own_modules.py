@@ -32,6 +32,7 @@ def make(input_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.M
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAWLS_MODULES", "mynet_of_test,mynett_of_test,nets_of_test")
     (tmp_path / "mynet_of_test.py").write_text(MYNET)
     (tmp_path / "conf" / "model").mkdir(parents=True)
     (tmp_path / "conf" / "model" / "mine.yaml").write_text("_target_: mynet_of_test.make\nwidth: 5\n")

@@ -11,7 +11,7 @@ from omegaconf import MISSING
 
 from rawls.accounting.fields import Count, NotNegative, Positive, Share
 from rawls.runners.config.errors import ConfigError
-from rawls.runners.config.specifications import build, convert, dump, name_of
+from rawls.runners.config.specifications import TRUSTED, build, convert, dump, name_of
 
 
 class Colour(StrEnum):
@@ -130,26 +130,49 @@ def test_what_the_class_does_not_take_is_refused_by_name(given: dict[str, Any], 
         ("nowhere.at.all.Thing", "thing._target_=nowhere.at.all.Thing cannot be imported"),
         ("pathlib.Pathh", "thing._target_=pathlib.Pathh cannot be imported"),
         ("pathlib.Path", "thing._target_=pathlib.Path is not a dataclass"),
+        ("antigravity.Thing", "thing._target_=antigravity.Thing names a module that is not ours: if you trust it, set"),
+        (
+            "datasets.digits.Digits",
+            "thing._target_=datasets.digits.Digits names a module that is not ours: ours are in ",
+        ),
     ],
 )
-def test_a_target_that_is_no_specification_is_refused(target: str, sentence: str) -> None:
+def test_a_target_that_is_no_specification_is_refused(
+    target: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TRUSTED, "nowhere,pathlib")
     with pytest.raises(ConfigError) as caught:
         build({"_target_": target}, "thing")
     assert str(caught.value).startswith(sentence)
 
 
-@pytest.mark.parametrize(
-    ("target", "way_out"),
-    [
-        ("nowhere.at.all.Thing", "; put nowhere.py into the folder you are in, or name its folder in PYTHONPATH"),
-        ("algorithms.under_its_old_name.Thing", "; ours are in rawls.algorithms"),
-        ("datasets.under_its_old_name.Thing", "; ours are in rawls.datasets"),
-    ],
-)
-def test_a_module_that_is_not_found_has_a_way_out(target: str, way_out: str) -> None:
+def test_a_module_that_is_not_found_has_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TRUSTED, "elsewhere")
     with pytest.raises(ConfigError, match="cannot be imported: No module named") as caught:
-        build({"_target_": target}, "thing")
-    assert str(caught.value).endswith(way_out)
+        build({"_target_": "elsewhere.at.all.Thing"}, "thing")
+    assert str(caught.value).endswith(
+        "; put elsewhere.py into the folder you are in, or name its folder in PYTHONPATH"
+    )
+
+
+def test_a_module_that_nobody_trusts_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration may have come from elsewhere, and to import is to run."""
+    ran = tmp_path / "ran"
+    (tmp_path / "planted.py").write_text(f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=f"not ours: if you trust it, set {TRUSTED}=planted"):
+        build({"_target_": "planted.Thing"}, "thing")
+    assert not ran.exists()
+    monkeypatch.setenv(TRUSTED, "other,planted")
+    with pytest.raises(ConfigError, match="cannot be imported"):
+        build({"_target_": "planted.Thing"}, "thing")
+    assert ran.exists()
+
+
+@pytest.mark.parametrize(("group", "other"), [("dataset", "asc.Asc"), ("model", "dpsgd.DpSgd"), ("owners", "sgd.Sgd")])
+def test_a_class_of_another_group_is_refused(group: str, other: str) -> None:
+    with pytest.raises(ConfigError, match=f"is no {group}, which has"):
+        build({"_target_": f"rawls.algorithms.{other}"}, group)
 
 
 def test_a_union_keeps_an_exact_type() -> None:

@@ -84,6 +84,7 @@ def test_a_class_that_moves_keeps_its_ids(tmp_path: Path, monkeypatch: pytest.Mo
         module = (ROOT / f"{of.replace('.', '/')}.py").read_text("utf-8")
         (tmp_path / folder / f"{of.rpartition('.')[2]}.py").write_text(module, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RAWLS_MODULES", "moved_models,moved_methods")
     chosen = ["algorithm=dpsgd", "model=mnist_cnn"]
     moved = [
         *chosen,

@@ -327,3 +327,18 @@ def test_a_fleet_that_loses_a_run_tries_the_others_again_and_fails_none(results_
     again = train(runs, store=store, train_fleet=lose_one, send=lambda _: None, asked_to_stop=lambda: False)
     assert again == [runs[1].run_id]
     assert store.states() == dict.fromkeys([run.run_id for run in runs], "interrupted")
+
+
+@pytest.mark.parametrize("worker", ["../../victim", "/etc/passwd", "", 7, None])
+def test_a_forged_lease_names_no_file_elsewhere(results_root: Path, worker: object) -> None:
+    """The files of a dead worker are removed: what a lease calls one is no path."""
+    (results_root / "runs").mkdir(parents=True)
+    victim = results_root.parent / "victim.json"
+    victim.write_text("{}")
+    lease = results_root / "runs" / f"{RUN}.lease.1"
+    lease.write_text(json.dumps({"worker": worker}))
+    os.utime(lease, (LONG_AGO, LONG_AGO))
+    assert leases.read(lease) == ""
+    taken = Leases(results_root).take(RUN)
+    assert taken is not None and victim.exists()
+    taken.release()

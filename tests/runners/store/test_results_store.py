@@ -14,6 +14,7 @@ import yaml
 from rawls.runners.store.identity import hashed_part
 from rawls.runners.store.results_store import ResultsError, RunFolder, Store, to_json
 from rawls.runners.store.stored import FORMAT
+from tests.faults import disks
 from tests.tree import ROOT
 
 RUN, OTHER, THIRD = "00000000000000aa", "00000000000000bb", "00000000000000cc"
@@ -177,34 +178,30 @@ def test_only_what_changes_numbers_identifies_a_run(results_root: Path) -> None:
     assert store.claim(RUN, {**CONFIG, **elsewhere}) is not None
 
 
-def full_disk(path: Path) -> None:
-    """Make a file that the kernel refuses to fill, as on a full disk."""
-    path.symlink_to("/dev/full")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.skipif(not disks.EXISTS, reason="no /dev/full here")
 @pytest.mark.parametrize(
-    "name", ["checkpoint.pt.tmp", "history.jsonl", "ledger.json.tmp", "summary.json.tmp", "error.txt"]
+    "name", ["checkpoint.pt.tmp", "history.jsonl", "ledger.json.tmp", "summary.json.tmp", "error.txt.tmp"]
 )
-def test_a_full_disk_is_one_sentence_and_costs_no_checkpoint(results_root: Path, name: str) -> None:
+def test_a_full_disk_is_one_sentence_and_costs_no_checkpoint(
+    results_root: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Store(results_root)
     folder = claimed(store)
     folder.save_checkpoint({"step": 5})
-    full_disk(folder.path / name)
+    disks.fill(monkeypatch, lambda other: other == name)
     with pytest.raises(ResultsError, match=r"can no longer be written \(No space left on device\).* goes on from"):
         match name:
             case "checkpoint.pt.tmp":
                 folder.save_checkpoint({"step": 6})
             case "history.jsonl":
                 folder.append_history({"step": 6})
-            case "error.txt":
+            case "error.txt.tmp":
                 folder.fail(RuntimeError("x"))
             case _:
                 folder.finish({}, {}, {})
     folder.release()
     assert store.state(RUN) == "interrupted"
-    if name == "history.jsonl":
-        (folder.path / name).unlink()
+    disks.fill(monkeypatch, lambda _: False)
     again = claimed(store)
     assert again.load_checkpoint() == {"step": 5}
     again.finish({}, {}, {})
@@ -226,6 +223,38 @@ def test_a_run_that_only_lacks_its_rename_is_completed_not_trained_again(
     assert store.state(RUN) == "done"
     assert names(results_root / "runs") == {RUN}
     assert "checkpoint.pt" not in names(results_root / "runs" / RUN)
+
+
+@pytest.mark.parametrize(
+    "planted", ["history.jsonl", "config.yaml.tmp", "checkpoint.pt.tmp", "error.txt", "error.txt.tmp"]
+)
+def test_a_planted_link_leads_nowhere(results_root: Path, tmp_path: Path, planted: str) -> None:
+    """Who may write to a run's folder puts a link there, to a file of whoever trains."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    store = Store(results_root)
+    folder = claimed(store)
+    (folder.path / planted).symlink_to(victim)
+    if planted == "history.jsonl":
+        with pytest.raises(OSError, match="symbolic link"):
+            folder.append_history({"step": 1})
+    folder.save_checkpoint({"step": 1})
+    folder.fail(RuntimeError("x"))
+    assert claimed(store).load_checkpoint() == {"step": 1}
+    assert victim.read_text() == "mine"
+
+
+def test_the_folder_of_a_run_is_no_link(results_root: Path, tmp_path: Path) -> None:
+    """What lies in the folder of an unfinished run is deleted as it is opened."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "letter.txt").write_text("dear")
+    store = Store(results_root)
+    store.check()
+    (results_root / "runs" / f"{RUN}.failed").symlink_to(mine)
+    with pytest.raises(ValueError, match="is a link to another folder"):
+        store.claim(RUN, CONFIG)
+    assert (mine / "letter.txt").read_text() == "dear"
 
 
 def interrupt(*_: object) -> None:

@@ -64,6 +64,7 @@ def asked(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "conf" / "dataset").mkdir(parents=True)
     (tmp_path / "conf" / "dataset" / "rows.yaml").write_text(f"_target_: {request.param}.{name}\n", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RAWLS_MODULES", request.param)
     look_also_in([f"--config-dir={tmp_path / 'conf'}"])
     write_rows(tmp_path / "rows.csv", 0.25)
     yield [

@@ -30,6 +30,27 @@ def test_it_is_bound_to_this_machine_and_tells_nobody(
     assert "http://127.0.0.1:" in capsys.readouterr().out
 
 
+def test_only_names_of_this_machine_reach_it_unless_told_otherwise() -> None:
+    """A page elsewhere may have its name lead to 127.0.0.1 (DNS rebinding): its browser then says that name."""
+    config = pytest.importorskip("streamlit.config")
+    websocket = pytest.importorskip("streamlit.web.server.starlette.starlette_websocket")
+
+    def answers(*hosts: str) -> list[str]:
+        options = serve.flags(8501, headless=True, hosts=hosts)
+        allowed = [text.partition("=")[2] for text in options if text.startswith("--server.allowedHosts=")]
+        before = config.get_option("server.allowedHosts")
+        config.set_option("server.allowedHosts", allowed)
+        try:
+            asked = ["127.0.0.1:8501", "localhost:8501", "[::1]:8501", "evil.example:8501", "gate.example", "", None]
+            return [str(host) for host in asked if websocket.is_host_allowed(host)]
+        finally:
+            config.set_option("server.allowedHosts", before)
+
+    ours = ["127.0.0.1:8501", "localhost:8501", "[::1]:8501"]
+    assert answers() == ours
+    assert answers("gate.example") == [*ours, "gate.example"]
+
+
 def test_another_port_is_taken_when_the_usual_one_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as other:
         other.bind((serve.LOCALHOST, 0))
@@ -43,7 +64,7 @@ def test_another_port_is_taken_when_the_usual_one_is_not_free(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "argument", ["results.rot=x", "results.root=", "--help-me", "port=x", "port=70000", "headless=yes"]
+    "argument", ["results.rot=x", "results.root=", "--help-me", "host=a/b", "port=x", "port=70000", "headless=yes"]
 )
 def test_what_is_wrong_is_named_with_the_way_out(argument: str, served: list[Any]) -> None:
     with pytest.raises(ValueError, match=argument.partition("=")[0]):

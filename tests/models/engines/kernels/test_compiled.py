@@ -60,6 +60,27 @@ def test_a_source_is_compiled_once_for_all_processes(source: Path, tmp_path: Pat
 
 
 @needs_compiler
+@pytest.mark.parametrize("planted", ["writable", "a link"])
+def test_what_others_could_have_put_there_is_not_loaded(source: Path, tmp_path: Path, planted: str) -> None:
+    """The folder may have been open to them for a while."""
+    compiled.library(source)
+    (made,) = files(tmp_path)
+    assert compiled.is_ours_alone(made)
+    theirs = tmp_path / "theirs.so"
+    theirs.write_bytes(b"no library at all")
+    made.unlink()
+    if planted == "a link":
+        made.symlink_to(theirs)
+    else:
+        made.write_bytes(theirs.read_bytes())
+        made.chmod(0o777)
+    compiled.library.cache_clear()
+    library = compiled.library(source)
+    assert library is not None and library.answer() == 42
+    assert compiled.is_ours_alone(made) and theirs.read_bytes() == b"no library at all"
+
+
+@needs_compiler
 def test_a_changed_source_is_compiled_again(source: Path, tmp_path: Path) -> None:
     compiled.library(source)
     source.write_text("int answer(void) { return 43; }\n")

@@ -99,6 +99,21 @@ def test_what_is_wrong_is_one_sentence(option: str, sentence: str, commands: Pat
     assert refused(f"hydra.launcher.{option}") == sentence
 
 
+@pytest.mark.parametrize("others", [0o777, 0o757])
+def test_nothing_is_submitted_where_others_can_write(tmp_path: Path, others: int) -> None:
+    """What jobs answer are pickles. The sticky /tmp above is no danger: there nobody renames what is ours."""
+    root = tmp_path / "a" / "results"
+    root.mkdir(parents=True)
+    slurm_launcher.check_nobody_else_writes(root)
+    for folder in (root, root.parent):
+        folder.chmod(others)
+        with pytest.raises(ConfigError, match=f"others can write to {folder}, .*chmod go-w {folder}"):
+            slurm_launcher.check_nobody_else_writes(root)
+        folder.chmod(0o1777)
+        slurm_launcher.check_nobody_else_writes(root)
+        folder.chmod(0o755)
+
+
 def test_what_a_job_is_given() -> None:
     cluster = slurm_launcher.SlurmCluster(time_limit=2, partition="gpu", cpus=3, gpus=1, memory=1.5)
     assert cluster._parameters(7) == {
