@@ -5,6 +5,7 @@ people there is table.md; and figure.png and figure.pdf, the ROC of each part of
 what counts is how many rows are found at few false alarms. A dashed line is the most that the proven epsilon allows.
 """
 
+from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,7 @@ from rawls.analysis.draw.figures import Panel, Sheet
 from rawls.analysis.draw.stamps import short
 from rawls.analysis.draw.tables import Cell, Table
 from rawls.analysis.draw.titles import DASH
+from rawls.runners.store.checksums import content_of
 
 DRAWN = "online, logit"  # of INO-SGD's and IDP-SGD's AUROCs
 LOWEST = 1e-3  # true positive rate that is shown
@@ -23,10 +25,10 @@ RATES = {"0.001": "0.1 %", "0.01": "1 %"}
 
 def draw_attack(folder: Path) -> tuple[str, list[Path]]:
     """Draw what an attack left in a folder; the table as text, and the files written."""
-    table = pd.read_csv(folder / "table.csv")
+    table = pd.read_csv(BytesIO(content_of(folder, "table.csv")))
     files: dict[str, Write] = {}
     if (folder / "curves.csv").exists():
-        curves = pd.read_csv(folder / "curves.csv")
+        curves = pd.read_csv(BytesIO(content_of(folder, "curves.csv")))
         files = roc_sheet(curves[curves["attack"] == DRAWN], table).files()
         text = membership_table(table).markdown()
     else:

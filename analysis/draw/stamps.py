@@ -62,7 +62,14 @@ def headline(title: str, runs: pd.DataFrame) -> str:
 def notices(runs: pd.DataFrame) -> list[str]:
     """What must be said wherever the runs are shown: the stamp, whose code made them, and that some are missing."""
     unfinished = "" if (runs["status"] == "done").all() else f"UNFINISHED: {progress(runs)}"
-    return [text for text in (stamp(runs), _code(runs), unfinished) if text]
+    return [text for text in (stamp(runs), _code(runs), _damaged(runs), unfinished) if text]
+
+
+def _damaged(runs: pd.DataFrame) -> str:
+    """That what once was a result is left out, for it is not what was written."""
+    number = int((runs["status"] == "damaged").sum())
+    what = f"{number} run{'s are' if number > 1 else ' is'}"
+    return f"DAMAGED: {what} left out, `rawls doctor` says why" if number else ""
 
 
 def _code(runs: pd.DataFrame) -> str:
@@ -78,7 +85,7 @@ def _code(runs: pd.DataFrame) -> str:
 def progress(runs: pd.DataFrame) -> str:
     """'3 of 10 runs', or '3 of 10 runs, 1 failed'; what did not finish is named only if there is any."""
     counts = runs["status"].value_counts()
-    others = [f"{counts[status]} {status}" for status in ("failed", "running", "unreadable") if status in counts]
+    others = [f"{counts[status]} {status}" for status in ("failed", "running", "damaged") if status in counts]
     return ", ".join([f"{counts.get('done', 0)} of {len(runs)} runs", *others])
 
 

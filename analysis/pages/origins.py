@@ -62,12 +62,12 @@ def made_by(root: Path, done: pd.DataFrame) -> Table:
 
 
 def failures(root: Path, runs: pd.DataFrame, places: Mapping[str, str]) -> Table | None:
-    """Runs that failed or cannot be read, those that ended alike together; None if there are none.
+    """Runs that failed or are damaged, those that ended alike together; None if there are none.
 
     Args:
         places: run id -> the target and method that need it.
     """
-    bad = runs[runs["status"].isin(["failed", "unreadable"])]
+    bad = runs[runs["status"].isin(["failed", "damaged"])]
     if bad.empty:
         return None
     alike: dict[tuple[str, str], list[str]] = {}

@@ -34,9 +34,9 @@ from rawls.analysis.pages import html
 from rawls.analysis.pages.markdown import markdown
 from rawls.analysis.pages.origins import failures, made_by, material
 from rawls.analysis.read import settings as all_settings
+from rawls.analysis.read.audit_records import audits
 from rawls.analysis.read.load import Store, load
 from rawls.analysis.read.manifest import Manifest, without_places
-from rawls.runners.store.stored import audits
 
 FILE = Path("report") / "index.html"
 MOST_BOARDS = 12
@@ -197,6 +197,8 @@ def _next_of(runs: pd.DataFrame) -> str:
         advice.append("why runs failed is said below; once that is mended, the same command trains them again.")
     if (runs["status"] == "running").any():
         advice.append("`rawls status` says which of them train now; the same command goes on with the others.")
+    if (runs["status"] == "damaged").any():
+        advice.append("what is damaged is said below; the same command puts it aside and trains it anew.")
     return " ".join(text[0].upper() + text[1:] if text[0] != "`" else text for text in advice)
 
 

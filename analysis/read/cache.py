@@ -21,6 +21,7 @@ FEW = 300  # runs for which a cache is not worth its file
 GROWTH = 0.05  # it is written again when it lacks this share of its runs
 SETTLED_NANOSECONDS = 2_000_000_000  # a file younger than that may change without its time telling so
 _ABOUT = b"rawls"
+_SEAL_BYTES = hashlib.sha256().digest_size  # at the end of the file, of all that comes before
 
 Signature = tuple[int, ...]
 Parse = Callable[[Sequence[str]], "Rows"]
@@ -113,8 +114,11 @@ def _read(path: Path, version: str) -> tuple[Rows, dict[str, Signature]]:
     It is read as a whole, not mapped: a mapped file that another machine replaces kills the process that looks at it.
     """
     try:
-        with pa.OSFile(os.fspath(path)) as file:
-            table = pa.ipc.open_file(file).read_all()
+        content = memoryview(path.read_bytes())
+        body = content[:-_SEAL_BYTES]
+        if hashlib.sha256(body).digest() != content[-_SEAL_BYTES:]:
+            raise ValueError("damaged")
+        table = pa.ipc.open_file(pa.py_buffer(body)).read_all()
         about: dict[str, Any] = json.loads(table.schema.metadata[_ABOUT])
         if about["version"] != version or about["rows"] != table.num_rows:
             raise ValueError("of other code")
@@ -140,8 +144,13 @@ def _write(path: Path, version: str, rows: Rows, signatures: Mapping[str, Signat
             start += count
         about = json.dumps({"version": version, "rows": start, "runs": runs})
         table = table.replace_schema_metadata({_ABOUT: about})
-        with pa.OSFile(os.fspath(temporary), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
+        with pa.BufferOutputStream() as sink:
+            with pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+            body = sink.getvalue()
+        with open(temporary, "wb") as file:
+            file.write(body)
+            file.write(hashlib.sha256(body).digest())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

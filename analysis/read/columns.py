@@ -9,14 +9,14 @@ _COLUMNS: dict[str, dict[str, str]] = {
     # one row per run, whatever its state
     "runs": {
         "run_id": "16 hexadecimal digits, the hash of the run's configuration; its folder is runs/<run_id>",
-        "status": "'done', 'running' (or interrupted), 'failed', or 'unreadable' (its summary is damaged)",
+        "status": "'done', 'running' (or interrupted), 'failed', or 'damaged' (`error` says how)",
         "dataset": "name of the dataset",
         "model": "name of the model",
         "algorithm": "name of the method",
         "scale": "'smoke', 'laptop' or 'paper': the scale whose command made the run first",
         "provenance": "'real', 'subset', 'stand-in data' (others than the paper's) or 'simulated'; 'stand-in' or "
         "'subset+stand-in' where weights stand in for the paper's; or 'plan only': calibrated, not trained",
-        "error": "first line of error.txt, or why the summary cannot be read",
+        "error": "first line of error.txt, or what of a finished run is damaged",
         "private": "whether it was trained with privacy; False: an open method, whose epsilons are NaN; None if the "
         "summary does not say",
         "seed": "seed of initialisation, split and sampling",

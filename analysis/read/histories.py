@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 
 from rawls.analysis.read.cache import Rows, cached, in_order, merged
+from rawls.runners.store.checksums import content_of
 from rawls.runners.store.stored import HISTORY
 
 COLUMNS = ["run_id", "kind", "step", "epoch", "split", "rows", "wga", "avg", "variance"]
@@ -47,9 +48,8 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 
 def _lines(folder: str) -> bytes:
     try:
-        with open(f"{folder}/{HISTORY}", "rb") as file:
-            content = file.read()
-    except OSError:
+        content = content_of(folder, HISTORY)
+    except (OSError, ValueError):
         return b""
     return content if not content or content.endswith(b"\n") else content + b"\n"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from rawls.runners.store.checksums import content_of
 from rawls.runners.store.stored import LEDGER, folder_of
 
 COLUMNS = ["run_id", "owner", "group", "rows"]
@@ -25,7 +26,7 @@ def holdings(results_root: Path, run_ids: Iterable[str]) -> pd.DataFrame:
 def _of_run(results_root: Path, run_id: str) -> pd.DataFrame:
     """Nothing, if the ledger is missing, damaged or of a run whose rows are one owner's."""
     try:
-        cells = json.loads((folder_of(results_root, run_id) / LEDGER).read_bytes())["cells"]
+        cells = json.loads(content_of(folder_of(results_root, run_id), LEDGER))["cells"]
         frame = pd.DataFrame({name: cells[name] for name in ("owners", "groups", "sizes")}, dtype=np.int64)
     except (OSError, KeyError, TypeError, ValueError):
         return pd.DataFrame(columns=COLUMNS)

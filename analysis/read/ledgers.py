@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rawls.analysis.read.cache import Rows, cached, in_order
 from rawls.analysis.read.columns import COLUMNS
+from rawls.runners.store.checksums import content_of
 from rawls.runners.store.stored import CACHE, LEDGER, folder_of
 
 _PER_CELL = pa.list_(pa.float64())
@@ -51,7 +52,7 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 def _lines(run_id: str, folder: Path) -> list[dict[str, Any]]:
     """Nothing, if the file is missing, damaged, or of releases that we do not know."""
     try:
-        ledger = json.loads((folder / LEDGER).read_bytes())
+        ledger = json.loads(content_of(folder, LEDGER))
         cells = ledger.get("cells", {})
         rows = [
             {"run_id": run_id, "line": place, **_line(line, cells)} for place, line in enumerate(ledger["releases"])

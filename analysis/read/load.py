@@ -36,6 +36,8 @@ from rawls.analysis.metrics.choose_epoch import LAST, at_best_steps, check_rule
 from rawls.analysis.read import histories, ledgers, members
 from rawls.analysis.read.cache import Rows, cached, in_order, merged
 from rawls.analysis.read.members import GROUPS, OF_GROUPS, OF_OWNERS, OF_PARTITION, OWNERS, group_rows, owner_rows
+from rawls.runners.store import checksums
+from rawls.runners.store.checksums import CHECKSUMS, SHOWN
 from rawls.runners.store.stored import (
     CACHE,
     CONFIG,
@@ -50,6 +52,7 @@ from rawls.runners.store.stored import (
 )
 from rawls.runners.store.stored import RUNS as RUN_FOLDERS
 
+DAMAGED = "damaged"
 RUN_TEXTS = ["run_id", "status", "dataset", "model", "algorithm", "scale", "provenance", "error"]
 RUN_NUMBERS = [
     "seed",
@@ -125,7 +128,8 @@ class Store:
         """Most of what a store holds; many who load one want no curves."""
         wanted = list(self.runs["run_id"])
         folders = _folders(self.root / RUN_FOLDERS)  # a run may have ended since its row was read
-        found = {run_id: folders[run_id] for run_id in wanted if run_id in folders}
+        damaged = set(self.runs.loc[self.runs["status"] == DAMAGED, "run_id"])
+        found = {run_id: folders[run_id] for run_id in wanted if run_id in folders and run_id not in damaged}
         done, others = _by_state(found)
         lines = histories.load(self.root / CACHE / "history.arrow", done, others, list(found))
         return lines.astype(dict.fromkeys(histories.NUMBERS, float))
@@ -154,9 +158,9 @@ def load(results_root: str | Path, run_ids: Iterable[str] | None = None) -> Stor
     finished = cached(
         root / CACHE / "runs.arrow",
         done,
-        (SUMMARY, ENVIRONMENT),
+        (*SHOWN, CHECKSUMS),
         lambda ids: _rows([_finished(run, done[run]) for run in ids]),
-        code=(Path(__file__), Path(members.__file__)),
+        code=(Path(__file__), Path(members.__file__), Path(checksums.__file__)),
     )
     unfinished = _rows([_unfinished(run, folders[run][0], Path(folder)) for run, folder in others.items()])
     table = in_order(merged([finished, unfinished]), wanted)
@@ -205,7 +209,7 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
         _table([row])
         return row
     except (pa.ArrowException, TypeError, ValueError) as problem:
-        status = row["status"] if row["status"] in UNFINISHED else "unreadable"
+        status = row["status"] if row["status"] in UNFINISHED else DAMAGED
         return {"run_id": row["run_id"], "status": status, "error": f"{row['run_id']}: {problem}"}
 
 
@@ -255,14 +259,16 @@ def _folders(root: Path) -> dict[str, tuple[str, str]]:
 
 
 def _finished(run_id: str, folder: str) -> dict[str, Any]:
-    """The row of a finished run."""
+    """The row of a finished run; of one that is not what was written, that and why alone."""
+    if damage := checksums.damage_of(folder):
+        return {"run_id": run_id, "status": DAMAGED, "error": f"{damage}: {checksums.WAY_OUT}"}
     try:
         with open(f"{folder}/{SUMMARY}", "rb") as file:
             summary = json.loads(file.read())
         rows = group_rows(summary) | owner_rows(summary)
         return _from_summary(run_id, summary) | _made_by(folder) | rows
     except (OSError, ValueError, TypeError, AttributeError) as problem:
-        return {"run_id": run_id, "status": "unreadable", "error": f"{run_id}/{SUMMARY}: {problem}"}
+        return {"run_id": run_id, "status": DAMAGED, "error": f"{run_id}/{SUMMARY}: {problem}"}
 
 
 def _unfinished(run_id: str, status: str, folder: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ import pandas as pd
 
 from rawls.analysis.draw.titles import DASH, dataset_title
 from rawls.analysis.read.load import Store
+from rawls.runners.store.checksums import Damaged, unsealed
 from rawls.runners.store.stored import TARGETS
 
 _FIELDS = {
@@ -73,11 +74,14 @@ class Manifest:
     @classmethod
     def read(cls, path: Path) -> "Manifest":
         try:
-            return cls.of(json.loads(path.read_text(encoding="utf-8")))
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            return cls.of(unsealed(fields) if isinstance(fields, Mapping) else fields)
         except FileNotFoundError:
             raise ValueError(f"{path} does not exist: run `rawls reproduce TARGET` first") from None
-        except json.JSONDecodeError as problem:
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise ValueError(f"{path} is not valid JSON ({problem}): run `rawls reproduce TARGET` again") from None
+        except Damaged as damage:
+            raise ValueError(f"{path} {damage}: run `rawls reproduce TARGET` again") from None
 
     @property
     def paper(self) -> str:

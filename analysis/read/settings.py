@@ -15,6 +15,7 @@ import pyarrow as pa
 import yaml
 
 from rawls.analysis.read.cache import Rows, cached
+from rawls.runners.store.checksums import content_of
 from rawls.runners.store.stored import CACHE, CONFIG, folder_of, from_yaml, identifies
 
 Settings = dict[str, Any]
@@ -45,9 +46,9 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 
 def _of(path: Path) -> Settings:
     try:
-        config = from_yaml(path.read_text(encoding="utf-8"))
+        config = from_yaml(content_of(path.parent, path.name))
         return {key: value for key, value in flat(config).items() if identifies(key)}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError):
+    except (OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
         return {}
 
 

@@ -14,6 +14,7 @@ import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -36,6 +37,7 @@ from rawls.runners.audit.tables import Report, write_tables
 from rawls.runners.config.compose import launcher_settings
 from rawls.runners.config.errors import ConfigError, RunsFailed
 from rawls.runners.schedule.launcher import backend_of, train
+from rawls.runners.store.checksums import content_of
 from rawls.runners.store.results_store import Store
 from rawls.runners.store.stored import AUDITS, folder_of
 from rawls.runners.sweeps.experiments import ComposedRun, plan
@@ -164,7 +166,7 @@ def _read(label: str, runs: Sequence[ComposedRun]) -> Shadows:
         path = folder_of(store.root, run.run_id) / SCORES
         if not path.exists():
             raise ConfigError(f"run {run.run_id} has kept no {SCORES}: train it again with retrain=true")
-        with np.load(path) as file:
+        with np.load(BytesIO(content_of(path.parent, SCORES))) as file:
             part, row, values = file["split"], file["row"], file["logits"]
         among = np.isin(part, ("train", "left_out"))
         order = np.argsort(row[among])

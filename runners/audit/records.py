@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -15,7 +14,9 @@ from typing import Any
 
 from rawls.runners.config.compose import run_id
 from rawls.runners.config.specifications import build, name_of
+from rawls.runners.store.checksums import sealed, unsealed
 from rawls.runners.store.environment import ROOT
+from rawls.runners.store.files import write_together
 from rawls.runners.store.stored import AUDITS
 
 # What an audit's numbers depend on, beside the method's own file.
@@ -60,19 +61,17 @@ def path_of(root: Path, config: Mapping[str, Any]) -> Path:
 def known(root: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:
     """The record of an audit of this configuration by this code, if there is one."""
     try:
-        record = json.loads(path_of(root, config).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = unsealed(json.loads(path_of(root, config).read_text(encoding="utf-8")))
+    except (OSError, ValueError, AttributeError):
         return None
-    return record if isinstance(record, dict) and record.get("code") == code_of(config) else None
+    return record if record.get("code") == code_of(config) else None
 
 
 def keep(root: Path, config: Mapping[str, Any], record: Mapping[str, Any]) -> None:
     """Write the record, which takes the place of an older one when it is whole."""
     path = path_of(root, config)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_together(path, json.dumps(sealed(json.loads(json.dumps(record))), indent=1) + "\n")
 
 
 def code_of(config: Mapping[str, Any]) -> str:

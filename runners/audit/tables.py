@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from rawls.runners.store.checksums import CHECKSUMS, of_files
 from rawls.runners.store.files import write, writing
 
 Row = Mapping[str, Any]
@@ -25,11 +26,12 @@ class Report:
 
 
 def write_tables(folder: Path, tables: Mapping[str, Sequence[Row]]) -> list[Path]:
-    """Write each table as a CSV; None is an empty cell."""
+    """Write each table as a CSV, and the checksums of all; None is an empty cell."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, rows in tables.items():
             write(folder / name, _csv(rows))
+        write(folder / CHECKSUMS, of_files(folder, tables).encode())
     return [folder / name for name in tables]
 
 

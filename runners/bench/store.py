@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from rawls.runners.bench.table import Row, Table, judged
+from rawls.runners.store.checksums import digest
 from rawls.runners.store.results_store import Store
 
 NUM_GROUPS = 10
@@ -114,7 +115,9 @@ def make(root: Path, *, runs: int, rows: int) -> list[dict[str, Any]]:
             "environment.json": _ENVIRONMENT,
             "history.jsonl": histories[number % _TEMPLATES].encode(),
             "ledger.json": _LEDGER,
+            "privacy.md": _PRIVACY,
         }
+        files["checksums.json"] = json.dumps({name: digest(content) for name, content in files.items()}).encode()
         for name, content in files.items():
             (folder / name).write_bytes(content)
         entries.append(entry)
@@ -241,6 +244,7 @@ _LEDGER = json.dumps(
     },
     indent=2,
 ).encode()
+_PRIVACY = b"# Privacy sheet\n\n" + b"Who is protected, by how much, and what is taken for granted.\n" * 60
 _ENVIRONMENT = json.dumps(
     {
         "finished": "2025-01-01T00:00:00+00:00",

@@ -10,7 +10,7 @@ from rawls.runners.cli import completion
 from rawls.runners.cli.arguments import plain, quoted
 from rawls.runners.cli.planned import planned, told
 from rawls.runners.config.errors import ConfigError, guarded, nearest
-from rawls.runners.store.stored import AUDITS, MANIFEST, audits, variants
+from rawls.runners.store.stored import AUDITS, MANIFEST, variants
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +107,10 @@ def status(arguments: list[str]) -> int:
     return status_main(arguments)
 
 
+def doctor(arguments: list[str]) -> int:
+    return int(importlib.import_module("rawls.runners.cli.doctor").main(arguments) or 0)
+
+
 def dashboard(arguments: list[str]) -> int:
     from rawls import conf
     from rawls.analysis.pages.dashboard.serve import main as dashboard_main
@@ -117,6 +121,7 @@ def dashboard(arguments: list[str]) -> int:
 def audit(arguments: list[str]) -> int:
     from rawls.analysis.draw.attacks import draw_attack
     from rawls.analysis.draw.audits import Audits
+    from rawls.analysis.read.audit_records import audits
     from rawls.runners.audit import command
     from rawls.runners.audit.findings import BROKEN
     from rawls.runners.audit.named import attack_by_name
@@ -215,6 +220,16 @@ epoch=best_valid_wga scores are those of the evaluation with the highest validat
         summary="what trains there now, from any terminal: fleets, rates, time left",
         more="\nOn a terminal it goes on until nothing trains.",
     ),
+    "doctor": Command(
+        call=doctor,
+        usage="doctor [results.root=FOLDER]",
+        summary="check every file of a results folder, and put aside what is damaged",
+        more="""
+Every finished run is held against its checksums, weights and scores too, every unfinished one against what its
+checkpoint says, and every target and audit against its own. What is damaged is named and put aside under replaced/:
+nothing is deleted. A run that was recorded comes back from its record, any other is trained again by the command that
+asked for it. What is being trained is left alone. It ends with 0 if all was whole, else with 1.""",
+    ),
     "dashboard": Command(
         call=dashboard,
         usage="dashboard [results.root=FOLDER]",
@@ -299,7 +314,7 @@ _FORWARDED = ("train", "budget", "bench")
 # These take more than a moment before they have something to say.
 _SLOW = ("train", "reproduce", "choose", "render", "targets", "report", "sheet", "budget", "export", "predict")
 # These read their arguments themselves.
-_WITHOUT_HYDRA = ("export", "predict", "report", "wandb", "compare", "status", "dashboard", "bench")
+_WITHOUT_HYDRA = ("export", "predict", "report", "wandb", "compare", "status", "doctor", "dashboard", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

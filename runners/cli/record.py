@@ -63,10 +63,15 @@ def _ids(asked: SweepPlan) -> list[str]:
 
 
 def _records() -> Path:
+    folder = records_here()
+    if folder is None:
+        raise ConfigError("nothing is recorded here: recorded runs come with a clone of the suite, not with a wheel")
+    return folder
+
+
+def records_here() -> Path | None:
     """Where recorded runs lie: a clone has them, a wheel has none."""
     spec = find_spec("rawls.analysis")
     assert spec is not None and spec.submodule_search_locations
     folder = Path(spec.submodule_search_locations[0]) / FOLDER.name / RUNS
-    if not folder.is_dir():
-        raise ConfigError(f"there is no {folder}: recorded runs come with a clone of the suite, not with a wheel")
-    return folder
+    return folder if folder.is_dir() else None

@@ -21,8 +21,10 @@ from rawls.runners.schedule.progress import Reporter, reporter
 from rawls.runners.schedule.status import announce
 from rawls.runners.store.identity import TARGET, hashed_part
 from rawls.runners.store.results_store import Store
+from rawls.runners.store.stored import REPLACED
 from rawls.runners.sweeps.labels import label_of, label_together, labels_of
 
+_MOST_TOLD = 10  # damaged runs that are named one by one
 # Runs that agree in these are trained by the same steps, so they can share a fleet.
 _FLEET = ("dataset", "model", "schedule", "probe", "engine", "physical_batch", "device", "data")
 # From here on no model learnt what a constant prediction does not know: logistic regression and an MLP, 1,000 steps of
@@ -47,12 +49,13 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of a sweep, as run ids; open are the interrupted ones and those of another process."""
+    """What came of a sweep, as run ids; open are those that are not done, and held those of them that somebody has."""
 
     done: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     open: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
     interrupted: bool = False
 
     @property
@@ -92,6 +95,8 @@ def train(
     backend = backend or ThisMachine()
     store, shown = Store(Path(configs[0]["results"]["root"])), reporter()
     runs = [planned(config, label) for config, label in zip(configs, labels_of(configs), strict=True)]
+    for text in _aside(store.damaged(dict.fromkeys(run.run_id for run in runs)), store):
+        shown.note(text)
     wanted = [run for run in runs if _is_to_be_trained(run, store)]
     if wanted:
         shown.note(f"{label_together([run.label for run in wanted])}: checking data, model and budget")
@@ -170,6 +175,16 @@ def _too_noisy(runs: Mapping[str, float]) -> str:
     )
 
 
+def _aside(damaged: Mapping[str, str], store: Store) -> list[str]:
+    """Make room for runs that were done and are damaged; what is said of it."""
+    paths = [store.put_aside(run_id) for run_id in damaged]
+    told = list(damaged.values())
+    if len(told) > _MOST_TOLD:
+        told = [*told[:_MOST_TOLD], f"and so of {len(told) - _MOST_TOLD} more runs"]
+    there = [path for path in paths if path is not None]
+    return [*told, f"put aside in {store.root / REPLACED}, to be trained again: {len(there)} damaged"] if there else []
+
+
 def _is_to_be_trained(run: PlannedRun, store: Store) -> bool:
     return bool(run.config.get("retrain")) or store.state(run.run_id) != "done"
 
@@ -188,7 +203,7 @@ def what_is_done(runs: Sequence[PlannedRun], store: Store) -> str:
         aside = [path for run_id in done if (path := store.put_aside(run_id))]
         return (
             f"trained again: {len(aside)} run{'s' * (len(aside) != 1)} of {when} (UTC), "
-            f"put aside in {store.root / 'replaced'}; if this is interrupted, go on without retrain=true"
+            f"put aside in {store.root / REPLACED}; if this is interrupted, go on without retrain=true"
         )
     others = len({run.run_id for run in runs}) - len(done)
     if others:
@@ -241,6 +256,7 @@ def launch(
             if state == "failed"
         ],
         open=[run_id for run_id, state in states.items() if state not in ("done", "failed")],
+        held=[run_id for run_id, state in states.items() if state == "running"],
         interrupted=interrupted,
     )
     return _closed(outcome, total=len(wanted), shown=shown)
@@ -265,7 +281,10 @@ def closing_lines(outcome: Outcome, *, total: int) -> list[str]:
     if outcome.interrupted:
         lines.append(INTERRUPTED)
     elif outcome.open:
-        lines.append(f"{len(outcome.open)} of {total} runs are trained by another process: try again when it ends")
+        if outcome.held:
+            lines.append(f"{len(outcome.held)} of {total} runs are trained by another process: try again when it ends")
+        if left := len(outcome.open) - len(outcome.held):
+            lines.append(f"{left} of {total} runs are not done, and nobody trains them: the same command goes on")
     return lines
 
 

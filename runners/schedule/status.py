@@ -221,12 +221,17 @@ class Status:
         root = self._store.root
         if not states:
             return f"no runs under results.root={root} yet: start some with `rawls reproduce TARGET` or `rawls train`"
-        named = ("done", "running", "interrupted", "failed")
+        damaged = self._store.damaged()
+        states.update(done=-len(damaged), damaged=len(damaged))
+        named = ("done", "running", "interrupted", "failed", "damaged")
         told = ", ".join(f"{states[state]} {state}" for state in named if states[state] or state == "done")
         told = f"results.root={root}: {told}"
+        if damaged:
+            where = "" if str(root) == "results" else f" results.root={root}"
+            told += f" (`rawls doctor{where}` says what, and puts it aside)"
         if running:
             return told
-        left = states["interrupted"] + states["failed"]
+        left = states["interrupted"] + states["failed"] + states["damaged"]
         again = "the command that began them goes on with what is not done" if left else "everything begun is done"
         return f"{told}; nothing trains: {again}"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rawls.runners.config.compose import run_id as id_of
 from rawls.runners.config.errors import ConfigError
-from rawls.runners.store.checksums import CHECKSUMS, verify
+from rawls.runners.store.checksums import CHECKSUMS, WAY_OUT, verify
 from rawls.runners.store.files import write
 from rawls.runners.store.results_store import Store
 from rawls.runners.store.stored import CONFIG, ENVIRONMENT, HISTORY, LEDGER, PRIVACY, SUMMARY, from_yaml
@@ -42,7 +42,7 @@ def record(store: Store, run_id: str, records: Path) -> bool:
     """
     folder = store.folder(run_id)
     if damage := verify(folder):
-        raise ConfigError(damage[0])
+        raise ConfigError(f"{damage[0]}: {WAY_OUT}")
     config = from_yaml((folder / CONFIG).read_bytes())
     for key in ("data", "results"):
         if os.path.isabs(root := config[key]["root"]):

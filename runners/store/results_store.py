@@ -18,7 +18,7 @@ from typing import Any, Literal
 import yaml
 
 from rawls.runners.store import presence
-from rawls.runners.store.checksums import digest, is_whole
+from rawls.runners.store.checksums import content_of, damage_of, digest, is_whole
 from rawls.runners.store.files import ResultsError, to_json, write, write_together, writing
 from rawls.runners.store.identity import hashed_part
 from rawls.runners.store.leases import Lease, LeaseLost, Leases, parsed
@@ -48,7 +48,7 @@ __all__ = ["LeaseLost", "ResultsError", "RunFolder", "State", "Store", "to_json"
 State = Literal["missing", "running", "interrupted", "done", "failed"]
 
 MINIMUM_FREE_BYTES = 256 * 2**20
-_SEAL = b"# rawls "
+CONFIG_SEAL = b"# rawls "
 
 
 class Store:
@@ -158,12 +158,21 @@ class Store:
             return set()
 
     def summary(self, run_id: str) -> dict[str, Any]:
-        """The summary of a finished run."""
-        return json.loads((self.folder(run_id) / SUMMARY).read_text(encoding="utf-8"))
+        """The summary of a finished run; a ValueError if it is damaged."""
+        return json.loads(content_of(self.folder(run_id), SUMMARY))
 
     def config(self, run_id: str) -> dict[str, Any]:
-        """The configuration of a finished run."""
-        return from_yaml((self.folder(run_id) / CONFIG).read_bytes())
+        """The configuration of a finished run; a ValueError if it is damaged."""
+        return from_yaml(content_of(self.folder(run_id), CONFIG))
+
+    def damaged(self, run_ids: Iterable[str] | None = None) -> dict[str, str]:
+        """Which of these finished runs, or of all, are not what was written, and how: run id -> a sentence.
+
+        Of weights and scores, which nothing shows, nothing is asked.
+        """
+        wanted = self.done() if run_ids is None else [run_id for run_id in run_ids if self.state(run_id) == "done"]
+        found = ((run_id, damage_of(self.folder(run_id))) for run_id in wanted)
+        return {run_id: damage for run_id, damage in found if damage}
 
     def trained_at(self, run_id: str) -> str:
         """When a finished run was, in UTC, as its environment says; or else the file system."""
@@ -175,15 +184,15 @@ class Store:
             moment = datetime.fromtimestamp(folder.stat().st_mtime, UTC)
         return f"{moment:%Y-%m-%d %H:%M}"
 
-    def put_aside(self, run_id: str) -> Path | None:
-        """Move a finished run out of the way, whole and for good, by one rename; None if another process just did."""
+    def put_aside(self, run_id: str, suffix: str = "") -> Path | None:
+        """Move a run out of the way, whole and for good, by one rename; None if another process just did."""
         aside = self.root / REPLACED
         with writing(self.root):
             aside.mkdir(exist_ok=True)
             for number in itertools.count(1):
                 target = aside / f"{run_id}.{number}"
                 try:
-                    return self.folder(run_id).rename(target)
+                    return self.folder(run_id, suffix).rename(target)
                 except FileNotFoundError:
                     return None
                 except OSError as error:
@@ -297,7 +306,7 @@ def _differences(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """
     text = (folder / CONFIG).read_bytes()
     seal, _, rest = text.partition(b"\n")
-    sealed = seal.startswith(_SEAL)
+    sealed = seal.startswith(CONFIG_SEAL)
     if sealed and seal == _sealed(config, rest):
         return []  # the usual case, told without parsing YAML
     try:
@@ -316,7 +325,7 @@ def _differences(folder: Path, config: Mapping[str, Any]) -> list[str]:
 def _sealed(config: Mapping[str, Any], text: bytes) -> bytes:
     """The first line of a config.yaml: what the configuration identifies, and the text that follows, as hashes."""
     canonical = to_json(hashed_part(config), sort_keys=True)
-    return _SEAL + f"{digest(canonical.encode())} {digest(text)}".encode()
+    return CONFIG_SEAL + f"{digest(canonical.encode())} {digest(text)}".encode()
 
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -151,12 +151,6 @@ def target_folder(root: Path, target: str, variant: str) -> Path:
     return root / TARGETS / target / variant
 
 
-def audits(root: Path) -> list[dict[str, Any]]:
-    """The records of all audits, by method; what is no whole record is left out."""
-    found = [_parsed(path.read_bytes()) for path in sorted((root / AUDITS).glob("*.json"))]
-    return [record for record in found if {"method", "findings", "twins", "verdict"} <= record.keys()]
-
-
 def is_token(text: str) -> bool:
     """Whether a text may be the id of a run or the token of a process: no file's name is made of anything else."""
     return re.fullmatch(r"[0-9a-f]{1,64}", text) is not None

@@ -12,7 +12,6 @@ An experiment without blocks is computed as it is drawn: it needs no run.
 
 import itertools
 import json
-import os
 import re
 import shlex
 import zlib
@@ -30,7 +29,8 @@ from rawls.runners.cli.arguments import plain
 from rawls.runners.config.compose import Composer, composer, explained, hydra_ready, run_id
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.specifications import name_of
-from rawls.runners.store.results_store import to_json, writing
+from rawls.runners.store.checksums import sealed
+from rawls.runners.store.files import to_json, write_together, writing
 from rawls.runners.store.stored import MANIFEST, identifies, target_folder
 
 Axes = dict[str, list[str]]
@@ -164,9 +164,7 @@ def write_manifest(plan: SweepPlan, results_root: Path) -> Path:
     path = target_folder(results_root, str(plan.target), plan.variant) / MANIFEST
     with writing(results_root):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        temporary.write_text(to_json(manifest_of(plan), indent=2) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_together(path, to_json(sealed(json.loads(to_json(manifest_of(plan)))), indent=2) + "\n")
     return path
 
 

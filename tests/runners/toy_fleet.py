@@ -10,10 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rawls.runners.process.worker import PlannedRun, Report
 from rawls.runners.schedule.backends.local import ThisMachine
 from rawls.runners.schedule.launcher import launch
 from rawls.runners.store.results_store import RunFolder, Store
+from tests.faults import disks
 
 TASK = "tests.runners.toy_fleet:train_fleet"
 MODULUS = 2**61 - 1
@@ -60,7 +63,7 @@ def _misbehave(config: dict[str, Any], folder: RunFolder, step: int) -> None:
     if step == config.get("fail_at"):
         raise ArithmeticError(f"no inverse at step {step}")
     if step == config.get("full_at"):
-        folder.path.joinpath("checkpoint.pt.tmp").symlink_to("/dev/full")
+        disks.fill(pytest.MonkeyPatch(), lambda name: name == "checkpoint.pt.tmp")
     if step == config.get("die_at"):
         once = Path(config["once"]) if "once" in config else None
         if once is None or not once.exists():

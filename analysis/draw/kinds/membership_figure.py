@@ -10,6 +10,7 @@ Options of `draw`, besides those of every kind:
 """
 
 from dataclasses import replace
+from io import BytesIO
 
 import pandas as pd
 
@@ -21,6 +22,7 @@ from rawls.analysis.draw.kinds.curves import drawing, plain_table
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest
 from rawls.analysis.read.papers_numbers import reported
+from rawls.runners.store.checksums import content_of
 from rawls.runners.store.stored import MEMBERSHIP, ROC, target_folder
 
 _NOTHING = pd.DataFrame(columns=["method", "x", "mean"])
@@ -32,7 +34,7 @@ def membership_figure(manifest: Manifest, store: Store) -> Drawing:
     folder = target_folder(store.root, manifest.target, manifest.variant)
     if not (folder / MEMBERSHIP).is_file():
         return drawing(manifest, runs, _NOTHING, plain_table("", [], []), Sheet(panels=[], methods=manifest.methods))
-    table, curves = (pd.read_csv(folder / name) for name in (MEMBERSHIP, ROC))
+    table, curves = (pd.read_csv(BytesIO(content_of(folder, name))) for name in (MEMBERSHIP, ROC))
     names = _names(manifest, table)
     table, curves = (_of_owners(manifest, frame, names) for frame in (table, curves))
     sheet = roc_sheet(curves, table)

@@ -10,6 +10,8 @@ Options of `draw`, besides those of every kind:
 Beside the numbers that the paper prints stand ours, and, where they differ, the curve that has the printed one.
 """
 
+from io import BytesIO
+
 import pandas as pd
 
 from rawls.analysis.draw.drawing import Drawing
@@ -20,6 +22,7 @@ from rawls.analysis.draw.titles import DASH
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest
 from rawls.analysis.read.papers_numbers import agreement, reported
+from rawls.runners.store.checksums import content_of
 from rawls.runners.store.stored import PLANS, target_folder
 
 # What a larger budget buys, what is given, and how a panel calls both.
@@ -27,11 +30,11 @@ QUANTITIES = {"SAMPLE": ("rate", "σ", "Sampling rate q"), "SCALE": ("threshold"
 
 
 def owner_plans(manifest: Manifest, store: Store) -> Drawing:
-    path = target_folder(store.root, manifest.target, manifest.variant) / PLANS
-    if not path.is_file():
+    folder = target_folder(store.root, manifest.target, manifest.variant)
+    if not (folder / PLANS).is_file():
         nothing = f"Nothing to draw yet: `{manifest.command}` computes it."
         return Drawing(text=f"{manifest.title}\n\n{nothing}", verdict="missing (not computed yet)", summary=nothing)
-    plans = pd.read_csv(path)
+    plans = pd.read_csv(BytesIO(content_of(folder, PLANS)))
     given = zip(plans["spends"], plans["fixed"], strict=True)
     points = plans.rename(columns={"epsilon": "x", "value": "mean"}).assign(method=[_called(*pair) for pair in given])
     points = points.dropna(subset=["mean"]).assign(low=lambda own: own["mean"], high=lambda own: own["mean"])

@@ -75,7 +75,7 @@ def states(root: Path, runs: pd.DataFrame) -> dict[str, int]:
     """How many runs are in which state, those that are begun told apart by whether a living worker holds them."""
     held = {one.run_id for one in live.training(root)}
     found = statuses(runs, held).value_counts()
-    order = ("done", "training", "interrupted", "failed", "unreadable")
+    order = ("done", "training", "interrupted", "failed", "damaged")
     return {name: int(found[name]) for name in order if name in found}
 
 

@@ -173,11 +173,14 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> list[list[str | Ce
 
 
 def _failures(here: Here, part: pd.DataFrame) -> None:
-    failed = part[part["status"].isin(["failed", "unreadable"])]
+    failed = part[part["status"].isin(["failed", "damaged"])]
     if failed.empty:
         return
     st.subheader("Failures", divider="gray")
-    st.markdown("The command that began them tries them again, from their last checkpoint.")
+    st.markdown(
+        "The command that began them tries them again, from their last checkpoint; what is damaged it puts aside and "
+        "trains anew."
+    )
     for row in failed.head(MOST_SHOWN).to_dict("records"):
         error = row["error"] if isinstance(row["error"], str) else "no error was kept"
         with st.expander(f"{row['method']}, {row['dataset']}, seed {parts.number(row['seed'])}: {error}"):

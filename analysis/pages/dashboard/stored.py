@@ -17,13 +17,13 @@ import yaml
 
 from rawls.analysis.draw import target_states
 from rawls.analysis.draw.audits import Audits
+from rawls.analysis.read.audit_records import audits as all_audits
 from rawls.analysis.read.cache import FEW
 from rawls.analysis.read.load import Store, load
 from rawls.analysis.read.manifest import Manifest
 from rawls.analysis.read.settings import Settings, flat
 from rawls.analysis.read.settings import load as load_settings
 from rawls.runners.store.stored import AUDITS, CONFIG, ERROR, FAILED, RUNS, UNFINISHED, folder_of, from_yaml
-from rawls.runners.store.stored import audits as all_audits
 from rawls.runners.store.stored import manifests as all_manifests
 
 _READING = "Reading the histories"

@@ -6,8 +6,8 @@ import pandas as pd
 
 from rawls.analysis.draw.audits import MARKS, Audits
 from rawls.analysis.draw.figures import COLOURS
+from rawls.analysis.read.audit_records import audits
 from rawls.runners.audit.findings import BROKEN, BY_ATTACK, BY_LEDGER, HOLDS
-from rawls.runners.store.stored import audits
 from tests.analysis.audits import RECORDS, record, write_audits
 
 

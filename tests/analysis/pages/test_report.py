@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rawls.analysis.pages import report
+from rawls.runners.store.checksums import of_files
 from tests.analysis.audits import write_audits
 from tests.analysis.pages.pages import Page
 from tests.analysis.stores import (
@@ -93,7 +94,9 @@ def test_the_privacy_sheet_of_a_run_is_folded_into_its_target(results_root: Path
     path = write_manifest(results_root, curve("asc/fig2", [entry("a")]))
     assert not any("Privacy sheet" in line for line in page_of(results_root, path).lines)
     sheet = "# Privacy sheet: asc\n\nProtected.\n\n## Proven\n\n| Guarantee | Value |\n| --- | --- |\n| ε | 8 |\n"
-    (results_root / "runs" / "a" / "privacy.md").write_text(sheet, encoding="utf-8")
+    folder = results_root / "runs" / "a"
+    (folder / "privacy.md").write_text(sheet, encoding="utf-8")
+    (folder / "checksums.json").write_text(of_files(folder, [path.name for path in folder.iterdir()]))
     lines = page_of(results_root, path).lines
     place = lines.index("Privacy sheet: ASC, Unbalanced\xa0MNIST, ε = 1")
     assert lines[place + 1 : place + 4] == ["Privacy sheet: asc", "Protected.", "Proven"]

@@ -86,14 +86,14 @@ def test_what_is_no_run_is_not_taken_for_one(results_root: Path) -> None:
     assert list(load(results_root).runs["run_id"]) == ["a"]
 
 
-def test_a_damaged_summary_is_one_unreadable_row(results_root: Path) -> None:
+def test_a_damaged_summary_is_one_row_that_says_so(results_root: Path) -> None:
     write_run(results_root, "a")
     (results_root / "runs" / "b").mkdir()
     (results_root / "runs" / "b" / "summary.json").write_text('{"run_id": "b", ')
     (results_root / "runs" / "c").mkdir()
     write_json(results_root / "runs" / "d" / "summary.json", {"plan": [1]})
     runs = load(results_root).runs.set_index("run_id")
-    assert dict(runs["status"]) == {"a": "done", "b": "unreadable", "c": "unreadable", "d": "unreadable"}
+    assert dict(runs["status"]) == {"a": "done", "b": "damaged", "c": "damaged", "d": "damaged"}
     assert "summary.json" in runs.loc["c", "error"]
 
 

@@ -133,7 +133,7 @@ def test_what_the_class_does_not_take_is_refused_by_name(given: dict[str, Any], 
         ("antigravity.Thing", "thing._target_=antigravity.Thing names a module that is not ours: if you trust it, set"),
         (
             "datasets.digits.Digits",
-            "thing._target_=datasets.digits.Digits names a module that is not ours: ours are in ",
+            "thing._target_=datasets.digits.Digits names a module that is not ours: ours",
         ),
     ],
 )

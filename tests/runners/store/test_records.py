@@ -97,7 +97,7 @@ def test_a_damaged_run_is_not_recorded(store: Store, tmp_path: Path) -> None:
     run_id = only(store)
     with open(store.folder(run_id) / "history.jsonl", "a", encoding="utf-8") as file:
         file.write("{}\n")
-    with pytest.raises(ConfigError, match="history.jsonl is not what the run wrote"):
+    with pytest.raises(ConfigError, match="history.jsonl is not what was written"):
         record(store, run_id, tmp_path / "records")
 
 

@@ -47,10 +47,10 @@ def test_what_is_not_the_papers_is_marked(provenance: str, mark: str) -> None:
 
 def test_what_does_not_tell_all_of_a_sweep_is_none(tmp_path: Path) -> None:
     (tmp_path / "sweeps").mkdir()
-    told = {"token": "a", "host": "h", "pid": 1, "command": "c", "total": 2, "run_ids": ["x"], "since": 0.5}
+    told = {"token": "a", "host": "h", "pid": 1, "command": "c", "total": 2, "run_ids": ["ab", "../x"], "since": 0.5}
     (tmp_path / "sweeps" / "a.json").write_text(json.dumps(told))
     (tmp_path / "sweeps" / "b.json").write_text(json.dumps({"token": "b"}))
-    assert sweeps(tmp_path) == [Sweep(token="a", host="h", pid=1, command="c", total=2, run_ids=("x",), since=0.5)]
+    assert sweeps(tmp_path) == [Sweep(token="a", host="h", pid=1, command="c", total=2, run_ids=("ab",), since=0.5)]
 
 
 @pytest.mark.parametrize(("age", "lives"), [(59.0, True), (61.0, False)])

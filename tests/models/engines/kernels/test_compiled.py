@@ -61,7 +61,7 @@ def test_a_source_is_compiled_once_for_all_processes(source: Path, tmp_path: Pat
 
 @needs_compiler
 @pytest.mark.parametrize("planted", ["writable", "a link"])
-def test_what_others_could_have_put_there_is_not_loaded(source: Path, tmp_path: Path, planted: str) -> None:
+def test_a_file_that_others_could_write_to_is_made_again(source: Path, tmp_path: Path, planted: str) -> None:
     """The folder may have been open to them for a while."""
     compiled.library(source)
     (made,) = files(tmp_path)

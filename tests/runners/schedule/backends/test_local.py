@@ -245,7 +245,7 @@ def test_a_run_that_another_process_holds_is_left_open(tmp_path: Path) -> None:
     assert folder is not None
     outcome = launch(runs, store=store, backend=ThisMachine(workers=1), report=shown, task=TASK)
     folder.release()
-    assert outcome == Outcome(done=[runs[1].run_id], open=[runs[0].run_id])
+    assert outcome == Outcome(done=[runs[1].run_id], open=[runs[0].run_id], held=[runs[0].run_id])
     assert outcome.exit_code == 1
     assert shown.notes == ["1 of 2 runs are trained by another process: try again when it ends"]
 
