@@ -62,6 +62,9 @@ class DescribedRun:
         return report
 
 
+_MOST = 10**15  # steps, rows: far above what anyone has, far below what overflows
+
+
 class OneLineParser(argparse.ArgumentParser):
     """Bad input is answered in one line, not by the whole usage."""
 
@@ -99,10 +102,12 @@ def read_run(options: argparse.Namespace) -> DescribedRun:
         raise ValueError(f"--sampling {options.sampling} needs --population and --batch")
     for name in ("population", "batch", "group_size", "steps", "release_ratio"):
         value = getattr(options, name)
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"--{name.replace('_', '-')} must be positive, but it is {value}")
-    if options.releases < 0:
-        raise ValueError(f"--releases must not be negative, but it is {options.releases}")
+        if value is not None and not 0 < value <= _MOST:
+            what = "must be positive" if value <= 0 else f"must be at most {_MOST:g}"
+            raise ValueError(f"--{name.replace('_', '-')} {what}, but it is {value}")
+    if not 0 <= options.releases <= _MOST:
+        what = "must not be negative" if options.releases < 0 else f"must be at most {_MOST:g}"
+        raise ValueError(f"--releases {what}, but it is {options.releases}")
     if options.group_size is not None and (options.population or math.inf) < options.group_size:
         raise ValueError(f"a group of {options.group_size} is larger than the population of {options.population}")
     delta = options.delta

@@ -107,10 +107,6 @@ def status(arguments: list[str]) -> int:
     return status_main(arguments)
 
 
-def doctor(arguments: list[str]) -> int:
-    return int(importlib.import_module("rawls.runners.cli.doctor").main(arguments) or 0)
-
-
 def dashboard(arguments: list[str]) -> int:
     from rawls import conf
     from rawls.analysis.pages.dashboard.serve import main as dashboard_main
@@ -221,7 +217,7 @@ epoch=best_valid_wga scores are those of the evaluation with the highest validat
         more="\nOn a terminal it goes on until nothing trains.",
     ),
     "doctor": Command(
-        call=doctor,
+        call=_in("cli.doctor"),
         usage="doctor [results.root=FOLDER]",
         summary="check every file of a results folder, and put aside what is damaged",
         more="""

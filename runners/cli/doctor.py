@@ -1,7 +1,5 @@
 """`rawls doctor`: check every file of a results folder, put aside what is damaged, and say what makes it again."""
 
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,24 +10,14 @@ from rawls.runners.store.doctor import examine
 from rawls.runners.store.results_store import Store
 from rawls.runners.store.stored import REPLACED
 
-SECONDS_BETWEEN_NEWS = 5.0
-
 
 def main(arguments: Sequence[str]) -> int:
     """0 if all is whole, 1 if anything was not, mended or left to do."""
     root = results_root("doctor", arguments)
     if not root.is_dir():
         raise ConfigError(f"results.root={root} is no folder: name one that holds runs")
-    said = time.monotonic()
-
-    def look(seen: int, of: int) -> None:
-        nonlocal said
-        if time.monotonic() - said > SECONDS_BETWEEN_NEWS:
-            said = time.monotonic()
-            print(f"looked at {seen} of {of} runs", file=sys.stderr, flush=True)
-
     mended = left = 0
-    for found in examine(root, records_here(), look):
+    for found in examine(root, records_here()):
         mended, left = mended + found.mended, left + (not found.mended)
         print(f"{found.what}: {found.then}", flush=True)
     print(_closing(root, mended, left))

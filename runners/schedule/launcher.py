@@ -14,6 +14,7 @@ from rawls.runners.config.compose import run_id
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.specifications import build, name_of
 from rawls.runners.process import lifecycle
+from rawls.runners.process.news import counted
 from rawls.runners.process.worker import TRAIN_FLEET, PlannedRun
 from rawls.runners.schedule.backends.local import INTERRUPTED, INTERRUPTED_EXIT_CODE, ThisMachine
 from rawls.runners.schedule.crew import Backend
@@ -127,19 +128,21 @@ def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) ->
         here: whether this machine trains them; else its devices say nothing.
 
     Returns:
-        What must be known before hours are spent: what one's own files hold, which data are not the real ones, and
-        which budgets are too small.
+        What must be known before hours are spent: what one's own files hold, how many rows are not finite, which data
+        are not the real ones, and which budgets are too small.
     """
     store.check()
     wanted = [run for run in runs if _is_to_be_trained(run, store)]
     if not wanted:
         return []
     from rawls.runners.training import setup  # here: torch takes a second to import
+    from rawls.runners.training.unusable import unusable
 
     simulated: dict[str, None] = {}
     found: dict[str, str] = {}
     drowned: dict[str, float] = {}
-    for run in wanted:
+    spoilt: dict[str, None] = {}
+    for run in counted(wanted, "checked", len(wanted)):
         try:
             if here:
                 setup.device_of(run.config)
@@ -152,6 +155,8 @@ def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) ->
             if data is not None:
                 asked = json.dumps(run.config["dataset"], sort_keys=True)
                 found[asked] = found[asked] if asked in found else build(run.config["dataset"], "dataset").findings
+                if bad := unusable(data):
+                    spoilt[f"{name_of(run.config['dataset'])}: {bad}"] = None
                 setup.check_model(run.config)
         except ValueError as error:
             raise ConfigError(f"{run.label}: {error}") from error
@@ -160,7 +165,7 @@ def preflight(runs: Sequence[PlannedRun], store: Store, *, here: bool = True) ->
         f"{name}: no real files under data.root={root}, so a SIMULATED twin is trained; see `rawls data {name}`"
         for name in simulated
     ]
-    return [*filter(None, dict.fromkeys(found.values())), *twins, *([_too_noisy(drowned)] if drowned else [])]
+    return [*filter(None, dict.fromkeys(found.values())), *spoilt, *twins, *([_too_noisy(drowned)] if drowned else [])]
 
 
 def _too_noisy(runs: Mapping[str, float]) -> str:

@@ -5,12 +5,13 @@ once, else the command that asked for it trains it again. What a living process 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rawls.runners.process.news import counted
 from rawls.runners.store.checkpoints import unpack
 from rawls.runners.store.checksums import CHECKSUMS, Damaged, damage_of, digest, unsealed, verify
 from rawls.runners.store.files import write_together, writing
@@ -29,8 +30,6 @@ from rawls.runners.store.stored import (
     manifests,
 )
 
-Look = Callable[[int, int], None]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -41,19 +40,17 @@ class Finding:
     mended: bool = True
 
 
-def examine(root: Path, records: Path | None = None, look: Look = lambda seen, of: None) -> Iterator[Finding]:
+def examine(root: Path, records: Path | None = None) -> Iterator[Finding]:
     """Everything that is damaged in a results folder, each once it is mended.
 
     Args:
         records: where recorded runs lie, if they do.
-        look: is told of how many runs how many were looked at.
     """
     yield from _format(root)
     store = Store(root)
     store.check()
     states = store.states()
-    for seen, (run_id, state) in enumerate(states.items()):
-        look(seen, len(states))
+    for run_id, state in counted(states.items(), "looked at", len(states)):
         if state == "done" and (damage := damage_of(store.folder(run_id), None)):
             store.put_aside(run_id)
             recorded = records is not None and path_of(records, run_id).exists() and take(store, run_id, records)

@@ -12,6 +12,7 @@ An experiment without blocks is computed as it is drawn: it needs no run.
 
 import itertools
 import json
+import math
 import re
 import shlex
 import zlib
@@ -29,6 +30,7 @@ from rawls.runners.cli.arguments import plain
 from rawls.runners.config.compose import Composer, composer, explained, hydra_ready, run_id
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.specifications import name_of
+from rawls.runners.process.news import counted
 from rawls.runners.store.checksums import sealed
 from rawls.runners.store.files import to_json, write_together, writing
 from rawls.runners.store.stored import MANIFEST, identifies, target_folder
@@ -107,7 +109,8 @@ def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> SweepPlan:
     runs: dict[tuple[str, str], ComposedRun] = {}
     refused: dict[str, str] = {}
     for label, grid in _grids(experiment, axes):
-        for overrides in itertools.product(*grid.values()):
+        points = math.prod(map(len, grid.values()))
+        for overrides in counted(itertools.product(*grid.values()), "planned", points):
             try:
                 for run in _seeds(compose, experiment, label, overrides):
                     # Two labels may come to one configuration, an ablation and its baseline say: both are shown.

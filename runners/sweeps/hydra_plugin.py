@@ -22,6 +22,7 @@ from rawls.runners.cli.arguments import plain
 from rawls.runners.cli.next_steps import next_steps
 from rawls.runners.config.compose import composer, run_id
 from rawls.runners.config.errors import RunsFailed
+from rawls.runners.process.news import counted
 from rawls.runners.schedule.crew import Backend
 from rawls.runners.schedule.launcher import backend_of, train
 from rawls.runners.store.results_store import Store
@@ -74,7 +75,7 @@ class _SweepLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         compose = composer(self._base)
-        configs = [compose(overrides) for overrides in job_overrides]
+        configs = [compose(overrides) for overrides in counted(job_overrides, "composed", len(job_overrides))]
         outcome = train(configs, self._backend, command=f"{sys.argv[0]} {shlex.join(map(plain, sys.argv[1:]))}")
         if outcome.exit_code:
             raise RunsFailed(outcome.exit_code)

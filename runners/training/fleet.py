@@ -34,6 +34,7 @@ from rawls.runners.store import environment
 from rawls.runners.store.results_store import RunFolder
 from rawls.runners.store.stored import PRIVACY
 from rawls.runners.tracking.tracker import Tracker, tracker
+from rawls.runners.training.length import is_evaluated
 from rawls.runners.training.recording import Recorder, sheet_of, summary_of
 from rawls.runners.training.running import Running
 from rawls.runners.training.setup import (
@@ -176,11 +177,10 @@ class _Fleet:
             if run.checkpoint is not None:
                 vectors = {name: row.to(self.device) for name, row in run.checkpoint["vectors"].items()}
                 self.stepper.restore_vectors(vectors, index)
-        count = runs[0].config["schedule"]["evaluations"]
+        self.evaluations = runs[0].config["schedule"]["evaluations"]
         probe = runs[0].config["probe"]
         self.measures_gaps = probe.get("gap_noise") is not None
         self.running = self._counting() if probe.get("running") else None
-        self.evaluations = {round(self.steps * (point + 1) / count) for point in range(count)}
         self.started = time.perf_counter()
         self.before = [run.seconds for run in runs]
         for run in runs:
@@ -240,7 +240,7 @@ class _Fleet:
             run.seconds = before + (time.perf_counter() - self.started) / len(self.runs)
         if self.measure_every and (step % self.measure_every == 0 or step == self.steps):
             self._measure()
-        if step in self.evaluations:
+        if is_evaluated(step, self.steps, self.evaluations):
             rows = [recorder.record(member, params) for recorder, member, params in self._recorded()]
             self._record_probes()
             if any(run.config["privacy"]["secure"] for run in self.runs):

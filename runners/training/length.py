@@ -30,3 +30,15 @@ def length_of(schedule: Mapping[str, Any], rows: int, method: AnyMethod) -> dict
     if steps < 1:
         raise ValueError(f"schedule.epochs={schedule['epochs']} gives no step; train for at least one epoch")
     return {"batch_size": batch_size, "steps": steps, "steps_per_epoch": steps_per_epoch, "given_rate": rate}
+
+
+def is_evaluated(step: int, steps: int, evaluations: int) -> bool:
+    """Whether a step is one of so many, evenly spread, of which the last is the last of all.
+
+    Told of each step as it comes: there may be any number of them.
+    """
+    nearest = round(step * evaluations / steps)
+    return any(
+        1 <= point <= evaluations and round(steps * point / evaluations) == step
+        for point in (nearest - 1, nearest, nearest + 1)
+    )

@@ -95,6 +95,8 @@ GOOD = "--population 5000 --batch 50 --steps 300 --epsilon 1"
         (f"{GOOD} --group-size 5001", "a group of 5001 is larger than the population of 5000"),
         (f"{GOOD} --batch 0", "--batch must be positive"),
         (f"{GOOD} --steps -3", "--steps must be positive, but it is -3"),
+        (f"{GOOD} --steps 1{'0' * 22}", "--steps must be at most 1e+15, but it is 1000"),
+        (f"{GOOD} --releases 1{'0' * 22}", "--releases must be at most 1e+15"),
         (f"{GOOD} --releases -1", "--releases must not be negative"),
         (f"{GOOD} --release-ratio 0", "--release-ratio must be positive"),
         (f"{GOOD} --accountant gdp", "invalid choice: 'gdp'"),

@@ -8,8 +8,9 @@ import pytest
 
 from rawls.runners.config.compose import compose, resolve, run_id
 from rawls.runners.schedule.launcher import planned, train, what_is_done
+from rawls.runners.store.checksums import CHECKSUMS, of_files
 from rawls.runners.store.results_store import Store
-from rawls.runners.store.stored import ENVIRONMENT
+from rawls.runners.store.stored import ENVIRONMENT, SUMMARY
 from rawls.runners.sweeps.experiments import plan
 from rawls.runners.sweeps.labels import label_of
 
@@ -24,13 +25,16 @@ def configured(root: Path, *overrides: str) -> dict[str, Any]:
 
 
 def date(store: Store, run: str, finished: str) -> None:
-    path = store.folder(run) / ENVIRONMENT
-    path.write_text(json.dumps({"finished": finished}), encoding="utf-8")
+    folder = store.folder(run)
+    (folder / ENVIRONMENT).write_text(json.dumps({"finished": finished}), encoding="utf-8")
+    names = [path.name for path in folder.iterdir() if path.name != CHECKSUMS]
+    (folder / CHECKSUMS).write_text(of_files(folder, names))
 
 
 def done(store: Store, config: dict[str, Any], finished: str) -> str:
     """A run as if it had been trained then."""
     store.folder(run_id(config)).mkdir(parents=True)
+    (store.folder(run_id(config)) / SUMMARY).write_text("{}")
     date(store, run_id(config), finished)
     return run_id(config)
 
@@ -56,6 +60,26 @@ def test_a_run_is_trained_again_and_the_old_one_kept(tmp_path: Path, capsys: pyt
     assert json.loads((tmp_path / "replaced" / f"{this}.1" / "summary.json").read_text())["run_id"] == this
     # What was interrupted goes on without the option: nothing else is moved.
     assert train([config], command="test").skipped == [this] and len(list((tmp_path / "replaced").iterdir())) == 1
+
+
+def test_a_damaged_run_is_put_aside_and_trained_to_the_same_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one whose accuracy somebody has improved by hand."""
+    config, store = configured(tmp_path), Store(tmp_path)
+    this = run_id(config)
+    train([config], command="test")
+    before = store.summary(this)
+    forged = json.loads((store.folder(this) / SUMMARY).read_text()) | {"test": {"wga": 0.99, "avg": 0.99}}
+    (store.folder(this) / SUMMARY).write_text(json.dumps(forged))
+    with pytest.raises(ValueError, match="summary.json is not what was written"):
+        store.summary(this)
+    capsys.readouterr()
+    assert train([config], command="test").done == [this]
+    said = capsys.readouterr().err
+    assert f"runs/{this}/summary.json is not what was written" in said and "to be trained again: 1 damaged" in said
+    assert store.summary(this)["test"] == before["test"]
+    assert json.loads((tmp_path / "replaced" / f"{this}.1" / SUMMARY).read_text()) == forged
 
 
 def test_nothing_is_moved_unless_all_can_be_trained(tmp_path: Path) -> None:
