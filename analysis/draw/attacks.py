@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rawls.analysis.draw.drawing import Write, text_file
+from rawls.analysis.draw.drawing import Write, put, text_file
 from rawls.analysis.draw.figures import Panel, Sheet
 from rawls.analysis.draw.stamps import short
 from rawls.analysis.draw.tables import Cell, Table
@@ -34,9 +34,7 @@ def draw_attack(folder: Path) -> tuple[str, list[Path]]:
     else:
         text = _one_run(table).markdown()
     files["table.md"] = text_file(text)
-    for name, write in files.items():
-        write(folder / name)
-    return text, [folder / name for name in files]
+    return text, put(folder, files)
 
 
 def roc_sheet(curves: pd.DataFrame, table: pd.DataFrame) -> Sheet:

@@ -6,12 +6,14 @@ each.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from rawls.analysis.draw import figures
+from rawls.analysis.draw.drawing import put, text_file
 from rawls.analysis.draw.figures import COLOURS, PAGE
 from rawls.analysis.draw.tables import Cell, Table, csv_text
 from rawls.analysis.draw.titles import DASH, dataset_title
@@ -163,11 +165,8 @@ class Audits:
             "attacks.csv": csv_text(self.bounds.drop(columns="name")),
             "twins.csv": csv_text(self.twins.drop(columns="name")),
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
-        figures.write(self.figure, folder / "audit.png", form="png")
-        return [folder / name for name in (*texts, "audit.png")]
+        picture = partial(figures.write, self.figure, form="png")
+        return put(folder, {**{name: text_file(text) for name, text in texts.items()}, "audit.png": picture})
 
 
 def _telling(record: Record) -> Mapping[str, Any]:

@@ -6,7 +6,6 @@ is removed.
 """
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rawls.analysis.draw.drawing import Drawing, text_file
+from rawls.analysis.draw.drawing import Drawing, put, text_file
 from rawls.analysis.draw.kinds import (
     accuracy,
     arena,
@@ -42,7 +41,7 @@ from rawls.analysis.draw.kinds import (
 from rawls.analysis.draw.tables import csv_text
 from rawls.analysis.metrics.choose_epoch import LAST
 from rawls.analysis.read.load import MADE_BY, Store, load
-from rawls.analysis.read.manifest import Manifest, results_root
+from rawls.analysis.read.manifest import Manifest, results_root, without_folders
 
 KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "accuracy_table": accuracy.draw,
@@ -107,18 +106,10 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
 
 
 def _write(folder: Path, files: dict[str, Callable[[Path], None]]) -> list[Path]:
-    temporary = {name: folder / f".{name}.{os.getpid()}.tmp" for name in files}
-    try:
-        for name, write in files.items():
-            write(temporary[name])
-        for name, path in temporary.items():
-            path.replace(folder / name)
-    finally:
-        for path in temporary.values():
-            path.unlink(missing_ok=True)
+    written = put(folder, files)
     for name in set(OURS) - set(files):
         (folder / name).unlink(missing_ok=True)
-    return [folder / name for name in files]
+    return written
 
 
 def _provenance(runs: pd.DataFrame) -> pd.DataFrame:
@@ -140,4 +131,4 @@ def _provenance(runs: pd.DataFrame) -> pd.DataFrame:
         name: runs[name].map(lambda value: json.dumps(value, sort_keys=True) if isinstance(value, dict) else "")
         for name in ("coordinates", "versions")
     }
-    return runs.assign(**as_json)
+    return runs.assign(**as_json, error=runs["error"].map(without_folders, na_action="ignore"))

@@ -4,8 +4,10 @@ Numbers that a program should read go into a CSV of their own, long and unformat
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 
@@ -20,6 +22,11 @@ LATEX = {letter: rf"$\{name}$" for letter, name in GREEK.items()} | {
     "±": r"$\pm$", "×": r"$\times$", "≈": r"$\approx$", "≥": r"$\ge$", "≤": r"$\le$", "✓": r"$\checkmark$",
     "✗": r"$\neq$",
 }  # fmt: skip
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_TAGS = re.compile(r"<(?=[A-Za-z/!?])")
+_NUMBER = re.compile(r"[+-]?[\d.]+([eE][+-]?\d+)?")
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +51,14 @@ class Table:
 
     def markdown(self) -> str:
         """Padded, to read well in a terminal too. There is one header row: spans go before the titles."""
-        header = self.header
+        header = list(map(_in_markdown, self.header))
         if self.spans:
             above = [title for title, width in self.spans for _ in range(width)]
-            header = [" ".join(part for part in pair if part) for pair in zip(above, self.header, strict=True)]
-        body = [[f"**{cell.text}**" if cell.bold else cell.text for cell in row] for row in self.rows]
-        body = [[text.replace("|", r"\|") for text in row] for row in body]
+            header = [" ".join(part for part in pair if part) for pair in zip(above, header, strict=True)]
+        body = [
+            [f"**{_in_markdown(cell.text)}**" if cell.bold else _in_markdown(cell.text) for cell in row]
+            for row in self.rows
+        ]
         widths = [max(3, *map(len, column)) for column in zip(header, *body, strict=True)]
 
         def line(texts: Sequence[str]) -> str:
@@ -94,8 +103,26 @@ def _latex_cell(cell: Cell) -> str:
     return rf"\textbf{{{latex_text(cell.text)}}}" if cell.bold else latex_text(cell.text)
 
 
+def _in_markdown(text: str) -> str:
+    """A cell's text: no new cell, line, tag or link begins in it, nor does it steer a terminal."""
+    text = _CONTROLS.sub(" ", text).replace("|", r"\|")
+    return _TAGS.sub(r"\\<", text).replace("](", r"]\(")
+
+
+def _in_csv(value: Any) -> Any:
+    """A text that no spreadsheet takes for a formula; a number stays one."""
+    if not isinstance(value, str) or not value.startswith(_FORMULAS) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}"
+
+
 def csv_text(frame: pd.DataFrame) -> str:
+    frame = frame.assign(**{name: frame[name].map(_in_csv) for name in frame.columns if _has_texts(frame[name])})
     return str(frame.to_csv(index=False, lineterminator="\n", float_format="%.8g"))
+
+
+def _has_texts(column: pd.Series) -> bool:
+    return bool(column.dtype == object or pd.api.types.is_string_dtype(column.dtype))
 
 
 def spread_text(value: Spread, *, needed: int, decimals: int = 1) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 from rawls.analysis.draw.stamps import PROVENANCES, SHORT
 from rawls.analysis.draw.tables import Cell, Table
 from rawls.analysis.draw.titles import DASH, dataset_title
+from rawls.analysis.read.manifest import without_folders
 from rawls.runners.store.stored import ENVIRONMENT, ERROR, FAILED, folder_of
 
 _MOST_IDS = 3
@@ -76,6 +77,7 @@ def failures(root: Path, runs: pd.DataFrame, places: Mapping[str, str]) -> Table
         known = f"{run.algorithm} on {run.dataset}" if isinstance(run.algorithm, str) else _NOBODYS
         last = trace or (run.error if isinstance(run.error, str) else "nothing was written about it")
         alike.setdefault((places.get(run.run_id, known), last), []).append(run.run_id)
+    alike = {(place, without_folders(last)): run_ids for (place, last), run_ids in alike.items()}
     rows = [[_ids(run_ids), place, f"`{last}`", str(len(run_ids))] for (place, last), run_ids in alike.items()]
     return Table(
         caption="Runs that failed, with the last line of their trace; error.txt in their folder has all of it.",

@@ -4,7 +4,6 @@ The file asks for nothing outside itself. It works on half a sweep, on one that 
 says then what is so, and what to do next. Tables and figures are those of analysis/draw/render.py.
 """
 
-import os
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ from rawls.analysis.compare.first_method import paired
 from rawls.analysis.compare.leaderboards import leaderboards
 from rawls.analysis.draw.audits import Audits
 from rawls.analysis.draw.budget_texts import titled
-from rawls.analysis.draw.drawing import Drawing
+from rawls.analysis.draw.drawing import Drawing, put, text_file
 from rawls.analysis.draw.kinds.ranking import table_of
 from rawls.analysis.draw.render import draw
 from rawls.analysis.draw.stamps import TRY_IT, headline, notices, progress
@@ -72,13 +71,7 @@ def write(
     """
     content = text(results_root, manifests, now=now)
     path = Path(results_root) / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(content, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    put(path.parent, {path.name: text_file(content)})
     return path
 
 

@@ -33,6 +33,7 @@ _FIELDS = {
     "draw": (Mapping, "a mapping"), "runs": (list, "a list"), "changed": (list, "a list"),
 }  # fmt: skip
 # Where one machine keeps its files, and to whom it reports, is nobody else's business.
+_FOLDERS = re.compile(r"(?<![\w.:/…])/(?:[^\s/'\":,;()]+/)+")
 _PLACES = ("results.root=", "data.root=", "tracking")
 
 
@@ -172,6 +173,11 @@ def _head_and_part(label: str) -> tuple[str, str]:
 def without_places(command: str) -> str:
     """A command as another machine would give it."""
     return shlex.join(word for word in shlex.split(command) if not word.startswith(_PLACES))
+
+
+def without_folders(text: str) -> str:
+    """A text without the folders of the machine that it was written on: of a path its last name is left."""
+    return _FOLDERS.sub("…/", text)
 
 
 def results_root(manifest_path: Path) -> Path:

@@ -129,6 +129,22 @@ def unsealed(fields: Mapping[str, Any]) -> dict[str, Any]:
     return rest
 
 
+def read_sealed(path: Path) -> dict[str, Any]:
+    """The fields of a JSON that stands alone.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is none, or not what was sealed.
+    """
+    try:
+        fields = json.loads(path.read_bytes())
+        return unsealed(fields) if isinstance(fields, dict) else {}
+    except Damaged as damage:
+        raise Damaged(f"{_told(path.parent)}/{path.name} {damage}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{_told(path.parent)}/{path.name} is not valid JSON ({error})") from None
+
+
 def _seal_of(fields: Mapping[str, Any]) -> str:
     return digest(json.dumps(fields, sort_keys=True).encode())
 

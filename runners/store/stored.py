@@ -135,7 +135,9 @@ def folder_of(root: Path, run_id: str, suffix: str = "") -> Path:
 def manifests(root: Path) -> dict[str, Path]:
     """'target/variant' -> manifest, of every target that was asked for."""
     folder = root / TARGETS
-    return {path.parent.relative_to(folder).as_posix(): path for path in sorted(folder.rglob(MANIFEST))}
+    # Not by rglob, which fails where a folder goes while it looks.
+    found = sorted(Path(place) / MANIFEST for place, _, names in os.walk(folder) if MANIFEST in names)
+    return {path.parent.relative_to(folder).as_posix(): path for path in found}
 
 
 def variants(root: Path) -> dict[str, list[Path]]:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rawls.runners.store.checksums import read_sealed
 from rawls.runners.store.leases import Leases
 from rawls.runners.store.stored import MANIFEST, RUNS
 from rawls.runners.tracking.run_names import tag_list
@@ -43,7 +44,7 @@ def target_id(target: str, variant: str) -> str:
 
 def _mirror(config: Mapping[str, Any], manifest: Path, files: Sequence[Path], verdict: str) -> None:
     root = Path(config["results"]["root"]).absolute()
-    about = _portable(json.loads(manifest.read_text(encoding="utf-8")))
+    about = _portable(read_sealed(manifest))
     run_id = target_id(about["target"], about["variant"])
     (root / RUNS).mkdir(parents=True, exist_ok=True)
     lease = Leases(root).take(run_id)

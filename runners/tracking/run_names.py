@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rawls.runners.config.specifications import name_of
+from rawls.runners.store.checksums import read_sealed
 from rawls.runners.store.identity import hashed_part
 from rawls.runners.store.results_store import to_json
 from rawls.runners.store.stored import HISTORY, RUNNING, folder_of, manifests
@@ -91,7 +92,7 @@ def _places(root: Path, run_id: str) -> Iterator[_Place]:
 def _of_manifest(path: Path, changed: int) -> dict[str, _Place]:
     """Each run of a manifest; none if it cannot be read, for a mirror needs no target."""
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = read_sealed(path)
         target, runs = manifest["target"], manifest["runs"]
         seen: dict[tuple[str, str, str], set[str]] = {}
         for run in runs:

@@ -5,7 +5,6 @@ they have, and whether they log weights of groups. Calling it again replaces the
 """
 
 import hashlib
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Literal
 
 from rawls.runners.cli.arguments import results_root
 from rawls.runners.config.errors import ConfigError, nearest
+from rawls.runners.store.checksums import read_sealed
 from rawls.runners.store.results_store import Store
 from rawls.runners.store.stored import EVALUATED, HISTORY, folder_of, variants
 from rawls.runners.tracking.run_names import LONGEST_TAG
@@ -79,6 +79,8 @@ def look(root: Path, target: str | None) -> Shown:
     if target:
         ids = {run["run_id"] for run in planned}
         done = [run_id for run_id in done if run_id in ids]
+    damaged = store.damaged(done)
+    done = [run_id for run_id in done if run_id not in damaged]
     # The newest first: it says where the runs of today are mirrored to.
     done.sort(key=lambda run_id: folder_of(root, run_id).stat().st_mtime_ns, reverse=True)
     tracked = (store.config(run_id)["tracking"] for run_id in done)
@@ -212,8 +214,12 @@ def _planned(root: Path, target: str) -> Iterator[Mapping[str, Any]]:
     if not (found := known.get(target)):
         way_out = nearest(target, known) if known else f"`rawls reproduce {target}` makes it"
         raise ConfigError(f"{root} holds no target '{target}': {way_out}")
-    runs = (run for path in found for run in json.loads(path.read_text(encoding="utf-8"))["runs"])
-    yield from {(run["run_id"], run["label"]): run for run in runs}.values()
+    try:
+        runs = [run for path in found for run in read_sealed(path)["runs"]]
+        yield from {(run["run_id"], run["label"]): run for run in runs}.values()
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        why = f"{type(problem).__name__}: {problem}"
+        raise ConfigError(f"a manifest of {target} cannot be read ({why}): `rawls reproduce {target}`") from problem
 
 
 def _groups(summary: Mapping[str, Any]) -> Sequence[str]:

@@ -1,9 +1,10 @@
 import math
 import re
 
+import pandas as pd
 import pytest
 
-from rawls.analysis.draw.tables import Cell, Table, best, latex_text, spread_text
+from rawls.analysis.draw.tables import Cell, Table, best, csv_text, latex_text, spread_text
 from rawls.analysis.metrics.statistics import Spread, spread
 from rawls.analysis.read.papers_numbers import reported
 
@@ -98,3 +99,25 @@ def test_bold_in_the_papers_own_table() -> None:
         "bank_fraud/wga": {"ASC", "aZB-weak"},  # exactly one std apart as printed
         "bank_fraud/avg": {"aZB-weak"},
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a|b", r"a\|b"),
+        ("a\nb\x1b[2Jc", "a b [2Jc"),
+        ("<script>x</script>", r"\<script>x\</script>"),
+        ("p < 0.05", "p < 0.05"),
+        ("[x](javascript:y)", r"[x]\(javascript:y)"),
+    ],
+)
+def test_nothing_but_text_begins_in_a_cell_of_markdown(text: str, shown: str) -> None:
+    table = Table(caption="A", header=["h", text], rows=[[Cell(text="r"), Cell(text=text)]])
+    head, _, row = table.markdown().splitlines()[2:5]
+    assert head.split(" | ", 1)[1].strip(" |") == row.split(" | ", 1)[1].strip(" |") == shown
+
+
+def test_no_cell_of_a_csv_is_a_formula_and_numbers_stay_numbers() -> None:
+    frame = pd.DataFrame({"label": ["=HYPERLINK(1)", "@x", "-1+2", "-0.5", "asc", None], "wga": [-0.5, 1, 2, 3, 4, 5]})
+    lines = csv_text(frame).splitlines()
+    assert lines == ["label,wga", "'=HYPERLINK(1),-0.5", "'@x,1", "'-1+2,2", "-0.5,3", "asc,4", ",5"]

@@ -188,7 +188,7 @@ def test_the_file_is_replaced_when_the_new_one_is_whole(results_root: Path, monk
         raise OSError("no space left")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(ValueError, match="no space"):
         report.write(results_root, [], now=NOW)
     assert [file.name for file in path.parent.iterdir()] == ["index.html"]
     assert path.read_text(encoding="utf-8") == first

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -5,7 +6,8 @@ import pandas as pd
 import pytest
 
 from rawls.analysis.read.load import load
-from rawls.analysis.read.manifest import Manifest, coordinate, results_root
+from rawls.analysis.read.manifest import Manifest, coordinate, results_root, without_folders
+from rawls.runners.store.checksums import sealed
 from tests.analysis.stores import entry, manifest, write_manifest, write_run, write_unfinished
 
 
@@ -114,3 +116,44 @@ def test_a_manifest_that_cannot_be_read_says_what_to_run(tmp_path: Path) -> None
         Manifest.read(tmp_path / "manifest.json")
     with pytest.raises(ValueError, match="results folder"):
         results_root(tmp_path / "manifest.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("OSError: [Errno 2] No such file: '/home/me/data/a.csv'", "OSError: [Errno 2] No such file: '…/a.csv'"),
+        ("see /tmp/x/y, then /usr/lib/z.so", "see …/y, then …/z.so"),
+        ("https://example.org/a/b and 1/2/3 of asc/table1", "https://example.org/a/b and 1/2/3 of asc/table1"),
+    ],
+)
+def test_what_is_shown_to_others_names_no_folder_of_this_machine(text: str, left: str) -> None:
+    assert without_folders(text) == left
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        None, [], "x", {"target": None, "draw": {}, "runs": []}, {"target": "a/b", "draw": None, "runs": []},
+        {"target": "a/b", "draw": {"kind": "x"}, "runs": None},
+        {"target": "a/b", "draw": {"kind": "x"}, "runs": [None]},
+        {"target": "a/b", "draw": {"kind": "x"}, "runs": [{"run_id": 7, "dataset": "d", "algorithm": "a"}]},
+        {"target": "a/b", "draw": {"kind": "x"}, "runs": [{"run_id": "ab", "dataset": None, "algorithm": "a"}]},
+        {"target": 7, "draw": {"kind": "x"}, "runs": []},
+    ],
+)  # fmt: skip
+def test_what_is_no_manifest_is_one_sentence(tmp_path: Path, fields: Any) -> None:
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(fields))
+    with pytest.raises(ValueError, match="manifest") as caught:
+        Manifest.read(path)
+    assert "reproduce" in str(caught.value)
+
+
+def test_a_manifest_that_is_not_what_was_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+    run = {"run_id": "ab", "dataset": "d", "algorithm": "a", "seed": 0}
+    path.write_text(json.dumps(sealed({"target": "a/b", "draw": {"kind": "x"}, "runs": [run]})))
+    assert Manifest.read(path).runs == [run]
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(ValueError, match="manifest.json is not what was written .* run `rawls reproduce TARGET` again"):
+        Manifest.read(path)

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from rawls.runners.cli import commands
+from rawls.runners.config.errors import ConfigError
 from rawls.runners.tracking.wandb_workspace import Shown, look, workspace
 from tests.tree import ROOT
 
@@ -37,7 +38,9 @@ def stored(
     folder.mkdir(parents=True)
     tracking = {"mode": mode, "project": f"project of {run_id}", "entity": None}
     (folder / "config.yaml").write_text(yaml.safe_dump({"tracking": tracking}), encoding="utf-8")
-    (folder / "summary.json").write_text(json.dumps({"group_names": names}), encoding="utf-8")
+    (folder / "summary.json").write_text(
+        json.dumps({"dataset": "digits", "algorithm": "asc", "group_names": names}), encoding="utf-8"
+    )
     row = {"step": 1, "split": "valid", "group_weights": [0.5, 0.5] if weights else None}
     (folder / "history.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     os.utime(folder, ns=(0, len(list(folder.parent.iterdir()))))
@@ -308,8 +311,25 @@ def test_without_the_package_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys
 def test_accuracies_are_of_the_evaluated_groups_and_epsilons_of_the_partition(tmp_path: Path) -> None:
     stored(tmp_path, "aa", names=("land", "water"))
     summary = {"group_names": ["land", "water"], "evaluated_groups": ["old", "new", "far"]}
+    summary |= {"dataset": "digits", "algorithm": "asc"}
     (tmp_path / "runs" / "aa" / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     found = panels(look(tmp_path, None))
     titles = {name: [one["config"]["chartTitle"] for one in of_section] for name, of_section in found.items()}
     assert [text.rpartition(": ")[2] for text in titles["Groups: accuracy on test"]] == ["old", "new", "far"]
     assert [text.rpartition(": ")[2] for text in titles["Privacy: ε planned and spent"][1:]] == ["land", "water"]
+
+
+def test_damaged_records_are_left_out_and_a_damaged_manifest_is_one_sentence(tmp_path: Path) -> None:
+    for run_id in ("good", "bad"):
+        stored(tmp_path, run_id, names=("land", "water"))
+    (tmp_path / "runs" / "bad" / "summary.json").write_text("{}")
+    assert look(tmp_path, None).project == "project of good"
+    (tmp_path / "runs" / "good" / "summary.json").write_text("null")
+    with pytest.raises(ConfigError, match="no run under .* was mirrored to W&B"):
+        look(tmp_path, None)
+    planned(tmp_path, "default", ("good", "ASC", 0))
+    manifest = next(tmp_path.rglob("manifest.json"))
+    for content in ("null", '{"runs": null}', "{", '{"runs": [{}]}'):
+        manifest.write_text(content)
+        with pytest.raises(ConfigError, match="a manifest of asc/table1 cannot be read"):
+            look(tmp_path, "asc/table1")

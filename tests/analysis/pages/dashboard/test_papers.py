@@ -1,6 +1,13 @@
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from rawls.analysis.pages.dashboard import stored as dashboard_stored
 from rawls.analysis.pages.dashboard.papers import MARKS, SIGNS
+from rawls.runners.store import stored as stored_module
 from tests.analysis.pages.dashboard.pages import half_finished, page, text
 
 # What rawls.analysis.draw.target_states.state returns.
@@ -29,3 +36,28 @@ def test_targets_that_ran_lead_to_their_page_and_those_that_did_not_are_missing(
     assert "13 of 15, 1 failed" in said
     assert 'href="target?target=asc%2Ffig1"' in said
     assert "○ missing" in said
+
+
+def test_folders_that_vanish_while_it_looks_are_left_out(results_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when somebody clears results: each folder is there as it is found, and gone as it is read."""
+    half_finished(results_root)
+    listed = os.scandir
+
+    def vanish(path: Any = ".") -> Any:
+        entries = listed(path)
+        if Path(path).is_relative_to(results_root / "targets") and Path(path) != results_root / "targets":
+            raise FileNotFoundError(path)
+        return entries
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", vanish)
+        assert "○ missing" in text(page("papers", results_root))
+    known = stored_module.manifests
+
+    def gone(root: Path) -> dict[str, Path]:
+        found = known(root)
+        shutil.rmtree(root / "targets", ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(dashboard_stored, "all_manifests", gone)
+    assert "○ missing" in text(page("papers", results_root))
