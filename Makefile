@@ -23,7 +23,14 @@ JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest
 
 
-.PHONY: help setup demo test test-system test-nightly crosscheck lint bench tables clean
+# Of `make fuzz` and `make faults`; what of the latter lies beside the code that it disturbs.
+CASES ?= 5000
+SEED ?= 0
+POSITIONS ?= 200
+FAULTS := tests/runners/schedule/test_kill.py tests/runners/store tests/runners/process tests/runners/schedule/test_retrain.py \
+    tests/runners/schedule/backends/test_local.py
+
+.PHONY: help setup demo test test-system test-nightly fuzz faults crosscheck lint bench tables clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +85,12 @@ test-system: $(STAMP)  ## The tests that need system packages, and the long ones
 
 test-nightly: $(STAMP)  ## Wider forms of what other tests test: more kills, every method of every target, audits of solvers
 	$(PYTEST) -m nightly --numprocesses $(JOBS) --dist worksteal --durations 15
+
+fuzz: $(STAMP)  ## Configurations, command lines, stored files and archives of any content (CASES=5000, SEED=0)
+	OMP_NUM_THREADS=1 RAWLS_CASES=$(CASES) RAWLS_SEED=$(SEED) $(PYTHON) -m pytest tests/fuzz -q
+
+faults: $(STAMP)  ## Faults in every phase: bits, files, disks, kills, links; POSITIONS=200 bits of each file
+	OMP_NUM_THREADS=1 RAWLS_POSITIONS=$(POSITIONS) $(PYTHON) -m pytest tests/faults $(FAULTS) -q
 
 crosscheck: $(STAMP)  ## Every accountant against integrals and other code, over the whole grid (40 minutes)
 	OMP_NUM_THREADS=1 $(PYTHON) -m tests.accounting.crosscheck.record

@@ -48,8 +48,13 @@ def guarded(command: Callable[[], int], *, debug: bool = False) -> int:
     except (ValueError, OSError) as error:
         if debug:
             raise
-        print(f"rawls: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"rawls: error: {shown(error)}", file=sys.stderr)
         return 2
+
+
+def shown(error: object) -> str:
+    """What is said of an error, in one line; what would steer a terminal, or the direction of its text, is a `?`."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(error).split()))
 
 
 def nearest(word: str, valid: Iterable[str], *, prefix: str = "") -> str:

@@ -19,6 +19,11 @@ SPECS = ("dataset", "model", "algorithm")
 OPTIONAL_SPECS = ("owners",)
 
 
+def _switch(default: bool) -> Any:
+    """True or false and nothing else: OmegaConf would take 1004 for true."""
+    return field(default=default, metadata={"must": bool})
+
+
 @dataclass
 class Privacy:
     """The budget: an epsilon whose noise is found, or a noise whose epsilon is; an open method has neither.
@@ -35,7 +40,7 @@ class Privacy:
     accountant: str = field(default="rdp", metadata={"must": Literal["rdp", "pld", "prv"]})
     search: str = field(default="tight", metadata={"must": Literal["tight", "opacus"]})
     claim: str | None = field(default=None, metadata={"must": Literal["gdp_clt"] | None})
-    secure: bool = False
+    secure: Any = _switch(False)
     tries: float | None = field(default=None, metadata={"must": Annotated[float, Gt(1), Le(1000)] | None})
 
 
@@ -69,7 +74,7 @@ class Schedule:
     epochs: int | None = field(default=MISSING, metadata={"must": Count | None})
     max_steps: int | None = field(default=None, metadata={"must": Count | None})
     evaluations: int | None = field(default=MISSING, metadata={"must": Count | None})
-    plan_only: bool = False
+    plan_only: Any = _switch(False)
 
 
 @dataclass
@@ -86,7 +91,7 @@ class Probe:
     group_gradients_every: int | None = field(default=None, metadata={"must": Count | None})
     group_gradients_rows: int | None = field(default=None, metadata={"must": Count | None})
     gap_noise: float | None = field(default=None, metadata={"must": Positive | None})
-    running: bool | None = None
+    running: Any = field(default=None, metadata={"must": bool | None})
 
 
 @dataclass
@@ -114,8 +119,8 @@ class Results:
     """
 
     root: str = "results"
-    weights: bool = True
-    scores: bool = False
+    weights: Any = _switch(True)
+    scores: Any = _switch(False)
 
 
 @dataclass
@@ -170,9 +175,9 @@ class Config:
     # Samples at a time in the Opacus engine: memory and speed, and rounding. The fused one finds its own.
     physical_batch: int | None = field(default=None, metadata={"must": Count | None})
     # In no fleet with others, so that the seconds it takes are its own.
-    alone: bool = False
+    alone: Any = _switch(False)
     # What is done already is put aside and trained again.
-    retrain: bool = False
+    retrain: Any = _switch(False)
     tracking: Tracking = field(default_factory=Tracking)
     results: Results = field(default_factory=Results)
     data: DataFiles = field(default_factory=DataFiles)

@@ -7,11 +7,14 @@ into a results folder, it is a run like those trained there: its environment say
 
 import io
 import json
+import lzma
 import os
 import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+import yaml
 
 from rawls.runners.config.compose import run_id as id_of
 from rawls.runners.config.errors import ConfigError
@@ -21,6 +24,7 @@ from rawls.runners.store.results_store import Store
 from rawls.runners.store.stored import CONFIG, ENVIRONMENT, HISTORY, LEDGER, PRIVACY, SUMMARY, from_yaml
 
 FORM = ".tar.xz"
+_LARGEST = 1 << 28  # bytes of a file: who packs more, packs a bomb
 KEPT = (CHECKSUMS, CONFIG, ENVIRONMENT, HISTORY, LEDGER, PRIVACY, SUMMARY)
 
 
@@ -73,14 +77,20 @@ def take(store: Store, run_id: str, records: Path) -> bool:
         try:
             with tarfile.open(path, "r:xz") as archive:
                 for member in archive.getmembers():
-                    if member.name not in KEPT or not member.isreg():
+                    if member.name not in KEPT or not member.isreg() or member.size > _LARGEST:
                         raise ConfigError(f"{path} holds {member.name!r}, which no record does: get it again")
                     (whole / member.name).write_bytes(archive.extractfile(member).read())  # type: ignore[union-attr]
-        except (tarfile.TarError, EOFError, OSError) as error:
+        except ConfigError:
+            raise
+        except (tarfile.TarError, lzma.LZMAError, EOFError, OSError, ValueError) as error:
             raise ConfigError(f"{path} cannot be read ({error}): get it again") from error
         if not (whole / CHECKSUMS).exists() or verify(whole):
             raise ConfigError(f"{path} is not what was recorded (a checksum differs): get it again")
-        if (found := id_of(from_yaml((whole / CONFIG).read_bytes()))) != run_id:
+        try:
+            found = id_of(from_yaml((whole / CONFIG).read_bytes()))
+        except (OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path} holds no configuration of a run: get it again") from error
+        if found != run_id:
             raise ConfigError(f"{path} holds run {found}: it has another run's name")
         try:
             whole.rename(folder)

@@ -86,7 +86,10 @@ def format_of(root: Path) -> int | None:
     """
     path = root / FORMAT_FILE
     try:
-        return int(json.loads(path.read_bytes())["format"])
+        told = json.loads(path.read_bytes())["format"]
+        if not isinstance(told, int) or told < 1:
+            raise ValueError(told)
+        return told
     except OSError:
         return None
     except (ValueError, TypeError, KeyError) as error:
