@@ -221,10 +221,9 @@ epoch=best_valid_wga scores are those of the evaluation with the highest validat
         usage="doctor [results.root=FOLDER]",
         summary="check every file of a results folder, and put aside what is damaged",
         more="""
-Every finished run is held against its checksums, weights and scores too, every unfinished one against what its
-checkpoint says, and every target and audit against its own. What is damaged is named and put aside under replaced/:
-nothing is deleted. A run that was recorded comes back from its record, any other is trained again by the command that
-asked for it. What is being trained is left alone. It ends with 0 if all was whole, else with 1.""",
+Finished runs are held against their checksums, weights too, unfinished ones against their checkpoints, targets and
+audits against theirs. What is damaged goes to replaced/, nothing is deleted; a run that was recorded comes back from
+its record. It ends with 0 if all was whole, else with 1.""",
     ),
     "dashboard": Command(
         call=dashboard,

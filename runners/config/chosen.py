@@ -90,7 +90,7 @@ class Chosen:
         """What an override sets its key to, once the schema has converted it; this class itself if not only that."""
         if text not in self._values:
             key, _, value = text.partition("=")
-            referred_to = any(_overlap(key, other) for other in self._references)
+            referred_to = any(overlap(key, other) for other in self._references)
             plain = not referred_to and "$" not in value and "?" not in value and _is_single(self._plain, key)
             converted = _converted(text) if plain else Chosen
             self._values[text] = converted if _is_plain(converted) else Chosen
@@ -143,7 +143,7 @@ def _references(node: Any) -> Iterator[str]:
         yield plain[1] if plain else ""
 
 
-def _overlap(key: str, other: str) -> bool:
+def overlap(key: str, other: str) -> bool:
     """Whether one of the keys is, or holds, the other; '' holds all."""
     return not other or f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
 

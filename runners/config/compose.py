@@ -26,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rawls import conf
 from rawls.runners.config import by_rows, chosen, schema
-from rawls.runners.config.chosen import Chosen, copied
+from rawls.runners.config.chosen import Chosen, copied, overlap
 from rawls.runners.config.errors import ConfigError, explain, unknown_choice, unknown_key
 from rawls.runners.config.kept import Kept
 from rawls.runners.config.schema import OPTIONAL_SPECS, SPECS, Config, Privacy
@@ -232,7 +232,10 @@ class Composer:
 
     def _resolve(self, overrides: tuple[str, ...]) -> dict[str, Any]:
         values = tuple(text for text in overrides if _sets_value(text))
-        taken = self._base + tuple(text for text in overrides if text not in values)
+        others = [text for text in overrides if text not in values]
+        if _given_twice(values, others):
+            return resolve(_composed([*self._base, *overrides]))
+        taken = (*self._base, *others)
         if taken not in self._chosen:
             kept = _kept(_places(taken))
             self._chosen[taken] = Chosen(taken, compose=_composed, resolve=_resolved, kept=kept)
@@ -246,6 +249,12 @@ class Composer:
             # Again as a whole, for an error that names the override.
             cfg = _composed([*self._base, *overrides])
         return resolve(cfg)
+
+
+def _given_twice(values: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether a value and an addition (`++key=2`) speak of one key: then their order matters, and the last wins."""
+    added = [text.lstrip("+").partition("=")[0] for text in others if text.startswith("+")]
+    return any(overlap(text.partition("=")[0], key) for text in values for key in added)
 
 
 @functools.lru_cache(maxsize=1)

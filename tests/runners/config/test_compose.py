@@ -307,3 +307,16 @@ def test_what_a_composer_starts_from_is_part_of_every_configuration() -> None:
 
     assert epsilons(["privacy=eps1"]) == [1.0, 1.0]
     assert epsilons([]) == [8.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["seed=1", "++seed=2"],
+        ["++seed=2", "seed=1"],
+        ["probe.sampling_variance_every=16", "++probe.sampling_variance_every=2"],
+        ["algorithm.clip_norm=3", "++algorithm.clip_norm=2", "algorithm=dpsgd"],
+    ],
+)
+def test_a_key_given_twice_takes_the_last_in_a_sweep_too(words: list[str]) -> None:
+    assert Composer()(words) == resolve(compose(words))

@@ -103,6 +103,20 @@ def test_a_line_that_was_cut_off_costs_no_other(source: Path, home: Path) -> Non
     assert _kept(source).get("question") == 1 and _kept(source).get("half") is None
 
 
+def test_one_flipped_bit_gives_no_other_answer(source: Path, home: Path) -> None:
+    """Every bit of the file: a learning rate of 0.5 never comes back as 0.7."""
+    _keep(source, {"lr": 0.5})
+    (path,) = home.glob("*")
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(changed))
+        assert _kept(source).get("question") in ({"lr": 0.5}, None)
+    path.write_bytes(whole)
+    assert _kept(source).get("question") == {"lr": 0.5}
+
+
 def test_without_a_home_nothing_is_kept_and_nothing_fails(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
     _keep(source, 1)

@@ -150,9 +150,7 @@ def test_a_module_that_is_not_found_has_a_way_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(TRUSTED, "elsewhere")
     with pytest.raises(ConfigError, match="cannot be imported: No module named") as caught:
         build({"_target_": "elsewhere.at.all.Thing"}, "thing")
-    assert str(caught.value).endswith(
-        "; put elsewhere.py into the folder you are in, or name its folder in PYTHONPATH"
-    )
+    assert str(caught.value).endswith("; put elsewhere.py into the folder you are in, or name its folder in PYTHONPATH")
 
 
 def test_a_module_that_nobody_trusts_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
