@@ -5,7 +5,8 @@ gradient of another one, in sums with the noise of a tree. Readings and differen
 - The oracle of a group is its training rows, half of them for gradients and half for losses, in a random order. A group
   without rows left is drawn no more: until the first one is, this is the paper's algorithm.
 - The model is linear, |w| <= `radius`, its features scaled down to the norm `feature_bound` R: cross-entropy is
-  L = sqrt(2) sqrt(R^2 + 1)-Lipschitz and at most B = ln C + L radius. Losses are clipped to `loss_clip` where that is
+  L = sqrt(2) sqrt(R^2 + 1)-Lipschitz and at most B = ln C + L radius; other losses (models/objectives.py) have a slope
+  and a value at 0 of their own in the place of sqrt(2) and ln C. Losses are clipped to `loss_clip` where that is
   less.
 - Every row takes part once, for a gradient or for a loss, so it is charged for one of them (accounting/mechanism/
   single_pass.py). A loss costs its row epsilon, as in the paper: Lap(B / epsilon), by its distance from B / 2. The
@@ -32,9 +33,10 @@ from rawls.accounting.mechanism.plan import Budget, Plan, events_of
 from rawls.accounting.mechanism.sampling import WholeFold
 from rawls.accounting.mechanism.single_pass import SinglePass
 from rawls.accounting.mechanism.tree import Tree
-from rawls.algorithms.core.linear_model import SLOPE, as_parameters, check_linear, longest, project, within
+from rawls.algorithms.core.linear_model import as_parameters, check_linear, longest, project, within
 from rawls.algorithms.core.method import PublicState, Task
 from rawls.algorithms.core.solver import PrivateData, PrivateRows, Solver
+from rawls.models.objectives import Objective
 
 GRADIENTS, LOSSES = 0, 1  # folds
 
@@ -87,7 +89,11 @@ class DpOcoWorstGroup(Solver):
         return budget.plan(
             lambda kappa: [(release, 1) for release in _releases(self, task, kappa, multiplier)],
             noise_multiplier=found.noise_multiplier,
-            constants={"lipschitz": self.lipschitz, "loss_bound": self.bound(task), "loss_multiplier": multiplier},
+            constants={
+                "lipschitz": self.lipschitz(task),
+                "loss_bound": self.bound(task),
+                "loss_multiplier": multiplier,
+            },
         )
 
     def start(self, task: Task, plan: Plan) -> PublicState:
@@ -101,8 +107,10 @@ class DpOcoWorstGroup(Solver):
         chances = self._chances(task, state)
         group = int(data.generator("group").choice(len(chances), p=chances))
         first, w = task.population.groups.index(group), torch.from_numpy(state["w"])
-        gradient = data.publish_round(gradients, first + GRADIENTS, partial(self._gradient, w=w))
-        answer = data.publish_round(losses, first + LOSSES, partial(self._loss, w=w, bound=self.bound(task)))
+        gradient = data.publish_round(gradients, first + GRADIENTS, partial(self._gradient, w=w, loss=task.objective))
+        answer = data.publish_round(
+            losses, first + LOSSES, partial(self._loss, w=w, loss=task.objective, bound=self.bound(task))
+        )
         total = state["sum"] + gradient.cpu().numpy().reshape(w.shape)
         drawn, scores = state["drawn"].copy(), state["scores"].copy()
         drawn[group] += 1
@@ -122,14 +130,13 @@ class DpOcoWorstGroup(Solver):
     def group_weights(self, task: Task, state: PublicState) -> np.ndarray:
         return np.asarray(softmax(state["scores"]))
 
-    @property
-    def lipschitz(self) -> float:
+    def lipschitz(self, task: Task) -> float:
         """L."""
-        return SLOPE * longest(self.feature_bound)
+        return task.objective.slope * longest(self.feature_bound)
 
     def bound(self, task: Task) -> float:
         """B."""
-        return min(self.loss_clip, math.log(task.num_classes or 1) + self.lipschitz * self.radius)
+        return min(self.loss_clip, task.objective.at_zero(task.num_classes or 1) + self.lipschitz(task) * self.radius)
 
     def _pairs(self, task: Task) -> np.ndarray:
         """Rows of each group in the smaller fold."""
@@ -151,18 +158,17 @@ class DpOcoWorstGroup(Solver):
         assert gradients.tree is not None
         size = (task.num_classes or 0) * (task.num_features + 1)
         noise = gradients.noise_std * math.sqrt(size * gradients.tree.most_nodes / 2)
-        slope = self.lipschitz * (self.lipschitz + noise)
+        slope = self.lipschitz(task) * (self.lipschitz(task) + noise)
         return self.step_size or self.radius / math.sqrt(2 * gradients.rounds * slope)
 
-    def _gradient(self, rows: PrivateRows, *, w: Tensor) -> Tensor:
+    def _gradient(self, rows: PrivateRows, *, w: Tensor, loss: Objective) -> Tensor:
         features = within(rows.inputs, self.feature_bound)
-        errors = (features @ w.to(features).T).softmax(1)
-        errors[0, rows.labels[0]] -= 1
+        _, errors = loss.losses_and_gradients(features @ w.to(features).T, rows.labels)
         return errors.T @ features
 
-    def _loss(self, rows: PrivateRows, *, w: Tensor, bound: float) -> Tensor:
+    def _loss(self, rows: PrivateRows, *, w: Tensor, loss: Objective, bound: float) -> Tensor:
         features = within(rows.inputs, self.feature_bound)
-        return -(features @ w.to(features).T).log_softmax(1)[0, rows.labels[0]] - bound / 2
+        return loss.losses(features @ w.to(features).T, rows.labels) - bound / 2
 
 
 def exp3(loss: float, chance: float, most: float, rate: float) -> float:
@@ -184,8 +190,8 @@ def _releases(
     gradients = SinglePass(
         name="gradients",
         law=WholeFold(population, GRADIENTS),
-        bounds=bounds(GRADIENTS, method.lipschitz),
-        noise_std=kappa * method.lipschitz * math.sqrt(tree.most_nodes),
+        bounds=bounds(GRADIENTS, method.lipschitz(task)),
+        noise_std=kappa * method.lipschitz(task) * math.sqrt(tree.most_nodes),
         rounds=rounds,
         tree=tree,
     )

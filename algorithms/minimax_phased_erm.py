@@ -5,7 +5,8 @@ Readings and differences:
 - Units in which M = D = 1: mu_lambda = 1 / (eta n) is not scale-free. With `radius` r and `feature_bound` R, logits
   are u x for |u| <= 1/2 and x = 2 r (features, 1), so |x| <= X = 2 r sqrt(R^2 + 1); the loss is cross-entropy / D. A
   logit gradient p - e_y has norm at most sqrt(2): cross-entropy is sqrt(2) X-Lipschitz in u, and from ln C at u = 0 it
-  gets no higher than ln C + sqrt(2) X / 2. D is the larger of the two.
+  gets no higher than ln C + sqrt(2) X / 2. D is the larger of the two. Other losses (models/objectives.py) have their
+  own slope in the place of sqrt(2), and their value at 0 in that of ln C.
 - Groups of unequal size (Section 5): n is the smallest group, n_t the smallest part of a fold. Every row of a fold is
   used; a group of n_i rows there moves the solution by less, and its members are charged less.
 - Algorithm 4 (A_emp) ends at the first iterate whose duality gap is certified: any alpha-saddle point will do. At the
@@ -41,7 +42,7 @@ from rawls.accounting.fields import Positive
 from rawls.accounting.mechanism.plan import Budget, Plan
 from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import WholeFold
-from rawls.algorithms.core.linear_model import SLOPE, as_parameters, check_linear, longest, within
+from rawls.algorithms.core.linear_model import as_parameters, check_linear, longest, within
 from rawls.algorithms.core.method import PublicState, Task
 from rawls.algorithms.core.saddle_point import RADIUS, Minimax
 from rawls.algorithms.core.solver import PrivateData, PrivateRows, Solver
@@ -124,6 +125,7 @@ class MinimaxPhasedErm(Solver):
             center=center.to(rows.inputs.device),
             mu_w=phase.mu_w,
             mu_lambda=phase.mu_lambda,
+            objective=task.objective,
         )
         return problem.solve(phase.alpha).parameters
 
@@ -178,8 +180,8 @@ class MinimaxPhasedErm(Solver):
         return max(self._unscaled(task))
 
     def _unscaled(self, task: Task) -> tuple[float, float]:
-        lipschitz = SLOPE * 2 * self.radius * longest(self.feature_bound)
-        return lipschitz, math.log(task.num_classes or 1) + RADIUS * lipschitz
+        lipschitz = task.objective.slope * 2 * self.radius * longest(self.feature_bound)
+        return lipschitz, task.objective.at_zero(task.num_classes or 1) + RADIUS * lipschitz
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from rawls.models.margin_losses import MARGIN_LOSSES
 
 if TYPE_CHECKING:
     from rawls.models.engines.layer_steps import Step
@@ -18,6 +21,15 @@ Array = np.ndarray
 
 class Objective(Protocol):
     """Losses of logits [sample, class] and labels [sample]."""
+
+    @property
+    def slope(self) -> float:
+        """The norm that a gradient with respect to the logits has at most."""
+        ...
+
+    def at_zero(self, num_classes: int) -> float:
+        """The largest loss where all logits are 0."""
+        ...
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Losses [sample], through which autograd finds its way."""
@@ -41,6 +53,11 @@ class Objective(Protocol):
 
 class CrossEntropy:
     """Multinomial cross-entropy; the prediction is the class with the largest logit."""
+
+    slope = math.sqrt(2)  # the norm of p - e_y
+
+    def at_zero(self, num_classes: int) -> float:
+        return math.log(num_classes)
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         return nn.functional.cross_entropy(logits, labels, reduction="none")
@@ -75,6 +92,8 @@ def _of_class_0(runs: int, tiles: int, classes: int, rows: int) -> Array:
 
 
 CROSS_ENTROPY: Objective = CrossEntropy()
+# By the name that a dataset asks for them by (Data.loss).
+OBJECTIVES: Mapping[str, Objective] = {"cross_entropy": CROSS_ENTROPY, **MARGIN_LOSSES}
 
 
 def predict(logits_of: Callable[[Tensor], Tensor], inputs: Tensor, at_once: int) -> Tensor:

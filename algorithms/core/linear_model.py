@@ -1,4 +1,4 @@
-"""A linear model under cross-entropy, for solvers whose proofs need a convex loss with a known slope and range."""
+"""A linear model under a convex loss with a known slope and range, for solvers whose proofs need one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import math
 
 import torch
 from torch import Tensor, nn
-
-SLOPE = math.sqrt(2)  # of a loss in its logits at most: the norm of p - e_y
 
 
 def check_linear(model: nn.Module, name: str) -> None:

@@ -26,6 +26,7 @@ from rawls.accounting.mechanism.release import Release
 from rawls.accounting.mechanism.sampling import Drawing, Population
 from rawls.algorithms.core.augmentation import Augmentation
 from rawls.models.engines.base import InputGradients
+from rawls.models.objectives import OBJECTIVES, Objective
 
 PublicState = Mapping[str, np.ndarray]
 """What a method carries from step to step: named arrays, a function of public inputs and releases only."""
@@ -46,6 +47,7 @@ class Task:
         owner_names: who the owners of the population are; none where each is a class of rows with equal budgets.
         owner_epsilons: their budgets; none where the run's one budget is everybody's.
         num_features, num_classes: of the inputs; not known to a plan that is made without data.
+        loss: what is minimised, by its name in models/objectives.py.
     """
 
     population: Population
@@ -58,6 +60,12 @@ class Task:
     owner_epsilons: tuple[float, ...] = ()
     num_features: int = 0
     num_classes: int | None = None
+    loss: str = "cross_entropy"
+
+    @property
+    def objective(self) -> Objective:
+        """What is minimised."""
+        return OBJECTIVES[self.loss]
 
     @property
     def rate(self) -> float:

@@ -1,4 +1,4 @@
-"""The worst group's cross-entropy of a linear model as a regularised minimax problem, solved to a certified accuracy.
+"""The worst group's loss of a linear model as a regularised minimax problem, solved to a certified accuracy.
 
     min over |w| <= RADIUS, max over weights v of groups:
     F(w, v) = sum of v_i L_i(w) + mu_w / 2 |w - center|^2 - mu_lambda sum of v_j log v_j
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rawls.algorithms.core.linear_model import project
+from rawls.models.objectives import CROSS_ENTROPY, Objective
 
 RADIUS = 0.5  # of a ball of diameter 1
 MOST_STEPS = 1_000_000
@@ -39,6 +40,7 @@ class Minimax:
         features: [row, feature], float64.
         labels, groups: [row].
         center: [class, feature]; it may lie outside of the ball.
+        objective: of logits; convex.
     """
 
     features: Tensor
@@ -48,6 +50,7 @@ class Minimax:
     center: Tensor
     mu_w: float
     mu_lambda: float
+    objective: Objective = CROSS_ENTROPY
 
     def solve(self, accuracy: float) -> Saddle:
         """Algorithm 4 from the projected center, up to the first iterate whose gap is certified.
@@ -70,11 +73,9 @@ class Minimax:
         F(w, v) is the maximum over v. Under v, F is mu_w-strongly convex in w, so it lies above its quadratic model
         at w, whose minimum over the ball is at a projected step. The gap is at most what the model falls by.
         """
-        logs = (self.features @ w.T).log_softmax(1)
-        weights = (self._means(logs) / self.mu_lambda).softmax(0)
-        errors = logs.exp()
-        errors[self._rows, self.labels] -= 1
-        errors *= ((weights / self._sizes)[self.groups] / self.scale).unsqueeze(1)
+        losses, errors = self.objective.losses_and_gradients(self.features @ w.T, self.labels)
+        weights = (self._means(losses) / self.mu_lambda).softmax(0)
+        errors = errors * ((weights / self._sizes)[self.groups] / self.scale).unsqueeze(1)
         gradient = errors.T @ self.features + self.mu_w * (w - self.center)
         step = project(w - gradient / self.mu_w, RADIUS) - w
         fall = -float((gradient * step).sum() + self.mu_w / 2 * step.square().sum())
@@ -82,18 +83,13 @@ class Minimax:
 
     def value(self, w: Tensor, weights: Tensor) -> float:
         """F(w, v)."""
-        means = self._means((self.features @ w.T).log_softmax(1))
+        means = self._means(self.objective.losses(self.features @ w.T, self.labels))
         entropy = torch.special.entr(weights).sum()
         return float(weights @ means + self.mu_w / 2 * (w - self.center).square().sum() + self.mu_lambda * entropy)
 
-    def _means(self, logs: Tensor) -> Tensor:
-        losses = -logs[self._rows, self.labels] / self.scale
-        return torch.zeros_like(self._sizes).index_add_(0, self.groups, losses) / self._sizes
+    def _means(self, losses: Tensor) -> Tensor:
+        return torch.zeros_like(self._sizes).index_add_(0, self.groups, losses / self.scale) / self._sizes
 
     @cached_property
     def _sizes(self) -> Tensor:
         return torch.bincount(self.groups).to(self.features)
-
-    @cached_property
-    def _rows(self) -> Tensor:
-        return torch.arange(len(self.labels), device=self.labels.device)

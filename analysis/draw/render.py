@@ -32,6 +32,7 @@ from rawls.analysis.draw.kinds import (
     owner_plans,
     owner_sweep,
     ranking,
+    rates,
     robust_figure,
     selection,
     stability_bounds,
@@ -67,6 +68,7 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "owner_plans": owner_plans.owner_plans,
     "robust_figure": robust_figure.robust_figure,
     "membership_figure": membership_figure.membership_figure,
+    "rates_figure": rates.rates_figure,
 }
 COMPUTED = ("normalisation_error", "owner_plans", "stability_bounds")  # kinds that need no run
 OURS = [f"{name}.{form}" for name in ("table", "comparison") for form in ("md", "tex", "csv")]

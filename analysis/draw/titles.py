@@ -23,6 +23,7 @@ DATASETS = {
     "pneumonia": "Pneumonia",
     "mnli": "MultiNLI",
     "civilcomments": "CivilComments",
+    "worst_group": "Synthetic worst group",
     "table": "Own table",
     "image_folder": "Own images",
 }

@@ -28,6 +28,10 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "test_avg": "mean of the group accuracies (not of the samples) there",
         "valid_wga": "the same on the validation split",
         "valid_avg": "the same on the validation split",
+        "excess_population": "of a linear model on a synthetic problem (dataset=worst_group): how far the largest risk "
+        "of a group lies above the least that it can be in the ball; NaN elsewhere",
+        "excess_empirical": "the same of the losses on the training rows",
+        "excess_at_zero": "the same of the population where all parameters are 0: what is known without the data",
         "epsilon_reported": "what the method claims: the plan's largest epsilon of the groups it was calibrated for; "
         "NaN if the summary does not say",
         "epsilon_max": "what is proven: the plan's epsilon of the least protected group, which the ledger was found to "

@@ -30,6 +30,7 @@ from rawls.datasets.core.sources import Source, locate, obtain
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from rawls.datasets.core.known_risk import KnownRisk
     from rawls.datasets.core.own.encoding import Encoding
 
 Rows = NDArray[np.int64]
@@ -110,6 +111,8 @@ class Data:
         owners, owner_names: who each row is of, by number, where the files themselves say so.
         class_names: where more is known than their numbers.
         encoding: what the columns of a table of one's own became.
+        loss: what is minimised, by its name in models/objectives.py.
+        known_risk: of a synthetic problem, every group's risk and the least worst one.
     """
 
     inputs: Inputs
@@ -127,6 +130,8 @@ class Data:
     class_names: tuple[str, ...] = ()
     encoding: Encoding | None = None
     one_split: bool = False
+    loss: str = "cross_entropy"
+    known_risk: KnownRisk | None = None
 
     def told(self, seed: int) -> Tensor:
         """Labels of all rows as training is told them."""

@@ -15,6 +15,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from rawls.models.objectives import CROSS_ENTROPY, Objective
+
 Weigh = Callable[[Tensor, Tensor, slice, slice], Tensor]
 """(losses, norms, runs, slots) of a window [run, slot] -> the weight of each of its samples."""
 
@@ -264,8 +266,11 @@ class ModuleEngine:
 
     num_buffers = 0
 
-    def __init__(self, build: Callable[[], nn.Module], device: torch.device) -> None:
+    def __init__(
+        self, build: Callable[[], nn.Module], device: torch.device, objective: Objective = CROSS_ENTROPY
+    ) -> None:
         self._build = build
+        self._objective = objective
         self._device = device
         self._module = initial_parameters(build, 0).to(device).train()
         self._flat = FlatParameters(self._module)

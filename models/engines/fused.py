@@ -33,7 +33,7 @@ from rawls.models.engines.batch_parts import Part, PointOfRun, points_of_run, we
 from rawls.models.engines.kernels import conv2d, winograd
 from rawls.models.engines.layer_rules import RULES, AddWeighted
 from rawls.models.engines.propagation import propagation
-from rawls.models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
+from rawls.models.objectives import CROSS_ENTROPY, Objective, evaluate, gradients_of_inputs, predict
 
 # Activations of a chunk: a core's share of the cache, which counts when every core has a worker; a slice of a GPU.
 CHUNK_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30}
@@ -53,8 +53,15 @@ class FusedEngine(ModuleEngine):
             speed and memory, not the result beyond float rounding.
     """
 
-    def __init__(self, build: Callable[[], nn.Module], *, device: torch.device, chunk: int | None = None) -> None:
-        super().__init__(build, device)
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        *,
+        device: torch.device,
+        chunk: int | None = None,
+        objective: Objective = CROSS_ENTROPY,
+    ) -> None:
+        super().__init__(build, device, objective)
         self._module.requires_grad_(False)
         self._bound: Tensor | None = None
         self._chunk = chunk
@@ -100,7 +107,7 @@ class FusedEngine(ModuleEngine):
 
     def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self._bind(params)
-        return evaluate(CROSS_ENTROPY, self._propagation.predict, inputs, labels, 2 * self._chunk_size(inputs))
+        return evaluate(self._objective, self._propagation.predict, inputs, labels, 2 * self._chunk_size(inputs))
 
     def predict(self, params: Tensor, inputs: Tensor) -> Tensor:
         self._bind(params)
@@ -111,7 +118,7 @@ class FusedEngine(ModuleEngine):
     def input_gradients(self, params: Tensor, labels: Tensor, *, seed: int | None = None) -> InputGradients:
         self._bind(bindable(params))
         model = self._propagation.whole
-        return lambda inputs: gradients_of_inputs(CROSS_ENTROPY, model, inputs, labels, self._chunk_size(inputs))
+        return lambda inputs: gradients_of_inputs(self._objective, model, inputs, labels, self._chunk_size(inputs))
 
     def _bind(self, flat: Tensor) -> None:
         """Compute with these parameters; nothing to do when they lie where the last ones do."""
@@ -169,7 +176,7 @@ class FusedEngine(ModuleEngine):
     ) -> tuple[Tensor, list[tuple[nn.Module, Any]]]:
         """Losses at these parameters, and what the layers' rules keep of their share of the gradients."""
         self._bind(flat)
-        losses, gradient = CROSS_ENTROPY.losses_and_gradients(self._propagation.forward(inputs), labels)
+        losses, gradient = self._objective.losses_and_gradients(self._propagation.forward(inputs), labels)
 
         def note(layer: nn.Module, a: Tensor, g: Tensor) -> Any:
             passed = (a, g) if only is None else (_only(only, a), _only(only, g))

@@ -36,7 +36,7 @@ from rawls.models.engines.batch_parts import Part, PointOfRun, points_of_run, we
 from rawls.models.engines.check_layers import check_layers
 from rawls.models.engines.layer_rules import RULES
 from rawls.models.engines.layer_steps import by_autograd
-from rawls.models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
+from rawls.models.objectives import CROSS_ENTROPY, Objective, evaluate, gradients_of_inputs, predict
 
 Mode = Literal["hooks", "ghost"]
 
@@ -92,13 +92,14 @@ class OpacusEngine(ModuleEngine):
         device: torch.device,
         mode: Mode = "hooks",
         physical_batch: int = PHYSICAL_BATCH,
+        objective: Objective = CROSS_ENTROPY,
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"mode={mode} is not one of the Opacus engine's: {', '.join(get_args(Mode))}")
         if physical_batch < 1:
             raise ValueError(f"physical_batch={physical_batch} must be at least 1")
         # In training mode for good: hooks are silent in the other, and to no layer taken here it matters.
-        super().__init__(build, device)
+        super().__init__(build, device, objective)
         self._mode = mode
         self._physical_batch = physical_batch
         check_layers(self._module, "opacus")
@@ -148,7 +149,7 @@ class OpacusEngine(ModuleEngine):
     def evaluate(self, params: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self._flat.bind(params)
         with torch.no_grad():
-            return evaluate(CROSS_ENTROPY, self._module, inputs, labels, self._physical_batch)
+            return evaluate(self._objective, self._module, inputs, labels, self._physical_batch)
 
     def predict(self, params: Tensor, inputs: Tensor) -> Tensor:
         self._flat.bind(params)
@@ -162,7 +163,7 @@ class OpacusEngine(ModuleEngine):
         def gradients(inputs: Tensor) -> Tensor:
             self._hooks.disable_hooks()
             try:
-                return gradients_of_inputs(CROSS_ENTROPY, model, inputs, labels, self._physical_batch)
+                return gradients_of_inputs(self._objective, model, inputs, labels, self._physical_batch)
             finally:
                 self._hooks.enable_hooks()
 
@@ -248,7 +249,7 @@ class OpacusEngine(ModuleEngine):
             view.add_(gradient)
 
     def _losses(self, inputs: Tensor, labels: Tensor) -> Tensor:
-        return CROSS_ENTROPY.losses(self._module(inputs), labels)
+        return self._objective.losses(self._module(inputs), labels)
 
 
 def _make_contiguous(_layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

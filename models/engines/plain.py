@@ -33,7 +33,7 @@ from rawls.models.engines.check_layers import check_layers, draws_at_random
 from rawls.models.engines.fused import FusedEngine
 from rawls.models.engines.layer_steps import by_autograd
 from rawls.models.engines.propagation import is_chain
-from rawls.models.objectives import CROSS_ENTROPY, evaluate, gradients_of_inputs, predict
+from rawls.models.objectives import CROSS_ENTROPY, Objective, evaluate, gradients_of_inputs, predict
 
 AT_ONCE = 512  # samples that are evaluated together
 
@@ -49,8 +49,10 @@ class PlainEngine(ModuleEngine):
         device: where parameters and batches live.
     """
 
-    def __init__(self, build: Callable[[], nn.Module], *, device: torch.device) -> None:
-        super().__init__(build, device)
+    def __init__(
+        self, build: Callable[[], nn.Module], *, device: torch.device, objective: Objective = CROSS_ENTROPY
+    ) -> None:
+        super().__init__(build, device, objective)
         check_layers(self._module, "plain")
         self._parameters = [getattr(layer, name) for layer, name in self._flat.of_layers()]
         self._draws = any(draws_at_random(layer) for layer in self._module.modules())
@@ -111,7 +113,7 @@ class PlainEngine(ModuleEngine):
         self._bind(params)
         self._set_training(False)
         with torch.no_grad():
-            return evaluate(CROSS_ENTROPY, self._module, inputs, labels, AT_ONCE)
+            return evaluate(self._objective, self._module, inputs, labels, AT_ONCE)
 
     def predict(self, params: Tensor, inputs: Tensor) -> Tensor:
         self._bind(params)
@@ -129,19 +131,21 @@ class PlainEngine(ModuleEngine):
 
         def gradients(inputs: Tensor) -> Tensor:
             with _drawing(seed if self._draws else None, self._device):
-                return gradients_of_inputs(CROSS_ENTROPY, model, inputs, labels, at_once)
+                return gradients_of_inputs(self._objective, model, inputs, labels, at_once)
 
         return gradients
 
     @cached_property
     def _chain(self) -> FusedEngine | None:
         """Takes gradients of inputs faster, where the model is a chain of layers, none of which mixes or draws."""
-        return FusedEngine(self._build, device=self._device) if is_chain(self._module) else None
+        return (
+            FusedEngine(self._build, device=self._device, objective=self._objective) if is_chain(self._module) else None
+        )
 
     def _part(self, inputs: Tensor, labels: Tensor, run: int, total: Tensor) -> Part:
         """A run's whole batch, and what adds its weighted gradients to the total."""
         with torch.enable_grad():
-            losses = CROSS_ENTROPY.losses(self._module(inputs), labels)
+            losses = self._objective.losses(self._module(inputs), labels)
         shown = losses.detach().unsqueeze(0)
 
         def add(weights: Tensor) -> None:

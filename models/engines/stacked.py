@@ -22,7 +22,7 @@ from rawls.models.engines.batch_parts import Part, Point, alike, points, weigh_p
 from rawls.models.engines.fused import CHUNK_BYTES, FusedEngine
 from rawls.models.engines.layer_rules import LEAST_SQUARE, squares_of_sum
 from rawls.models.engines.propagation import in_order
-from rawls.models.objectives import CROSS_ENTROPY
+from rawls.models.objectives import CROSS_ENTROPY, Objective
 
 # The function, and (gradient of what came out, what came out) -> gradient of what went in.
 ACTIVATIONS: dict[type[nn.Module], tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
@@ -74,8 +74,15 @@ class SideBySideEngine(FusedEngine, ABC):
 class StackedEngine(SideBySideEngine):
     """All runs in one kernel."""
 
-    def __init__(self, build: Callable[[], nn.Module], *, device: torch.device, chunk: int | None = None) -> None:
-        super().__init__(build, device=device, chunk=chunk)
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        *,
+        device: torch.device,
+        chunk: int | None = None,
+        objective: Objective = CROSS_ENTROPY,
+    ) -> None:
+        super().__init__(build, device=device, chunk=chunk, objective=objective)
         self._layers = chain_of(self._module)
         if not self._layers:
             raise ValueError("the stacked engine takes chains of Linear layers and activations only; use engine=auto")
@@ -136,7 +143,7 @@ class StackedEngine(SideBySideEngine):
             else:
                 x = ACTIVATIONS[type(layer)][0](x)
         entered.append(x)
-        losses, by_class = CROSS_ENTROPY.losses_and_gradients(x.flatten(0, 1), labels.flatten())
+        losses, by_class = self._objective.losses_and_gradients(x.flatten(0, 1), labels.flatten())
         gradient, tape = by_class.unflatten(0, labels.shape), []
         if shares is not None:
             gradient = gradient * gradient.new_tensor(shares).view(-1, 1, 1)

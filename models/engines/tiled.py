@@ -23,7 +23,7 @@ from rawls.models.engines.batch_parts import Part, Point, rows_of
 from rawls.models.engines.fused import CHUNK_BYTES
 from rawls.models.engines.layer_rules import LEAST_SQUARE
 from rawls.models.engines.stacked import SideBySideEngine, chain_of
-from rawls.models.objectives import CROSS_ENTROPY
+from rawls.models.objectives import CROSS_ENTROPY, Objective
 
 TILE_ROWS = 128
 # A loop over the runs computes larger layers faster. Measured over its time: 0.4 for five runs, 0.9 for one, up to 640
@@ -63,8 +63,15 @@ def takes(module: nn.Module) -> bool:
 class TiledEngine(SideBySideEngine):
     """All runs tile by tile."""
 
-    def __init__(self, build: Callable[[], nn.Module], *, device: torch.device, chunk: int | None = None) -> None:
-        super().__init__(build, device=device, chunk=chunk)
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        *,
+        device: torch.device,
+        chunk: int | None = None,
+        objective: Objective = CROSS_ENTROPY,
+    ) -> None:
+        super().__init__(build, device=device, chunk=chunk, objective=objective)
         chain = chain_of(self._module)
         self._layers = _layers(chain)
         self._last = ACTIVATIONS.get(type(chain[-1])) if chain else None  # what is applied to the outputs, if anything
@@ -156,11 +163,11 @@ class TiledEngine(SideBySideEngine):
             if bias is not None:
                 x += bias[:, None, :, None]
         if self._last is None:
-            losses, gradient = CROSS_ENTROPY.losses_and_gradients_in_tiles(x, labels)
+            losses, gradient = self._objective.losses_and_gradients_in_tiles(x, labels)
         else:
             function, back = self._last
             out = function(x)
-            losses, gradient = CROSS_ENTROPY.losses_and_gradients_in_tiles(out.copy(), labels)
+            losses, gradient = self._objective.losses_and_gradients_in_tiles(out.copy(), labels)
             gradient = back(gradient, out)
         if shares is not None:
             gradient *= np.array(shares, dtype=gradient.dtype).reshape(-1, 1, 1, 1)

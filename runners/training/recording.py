@@ -39,6 +39,7 @@ from rawls.runners.store.stored import (
     of_partition,
 )
 from rawls.runners.training.chance import GUESS, guess
+from rawls.runners.training.excess_risk import excess_risk
 from rawls.runners.training.gaps import NOTE as GAPS_NOTE
 from rawls.runners.training.gaps import gap_line
 from rawls.runners.training.inputs import described
@@ -170,7 +171,7 @@ class Recorder:
         parts = {
             part: metrics | self._positives.get(part, {}) for part, metrics in self._parts(params, at_end=True).items()
         }
-        summary = summary_of(run, parts) | self._guess | _spent(member, trained)
+        summary = summary_of(run, parts) | self._guess | _spent(member, trained) | self._excess(params)
         lines = [] if trained is None else trained.lines
         assumptions = [*run.prepared.assumptions, *notes]
         ledger = {"cells": member.task.population.to_dict(), "releases": lines, "assumptions": assumptions}
@@ -186,6 +187,13 @@ class Recorder:
         run.folder.finish(summary, ledger, made, files)
         run.tracker.finish(summary)
 
+    def _excess(self, params: Tensor) -> dict[str, float]:
+        """Of a linear model on a problem whose answer is known: how far its worst group is from the best there is."""
+        known, size = self.data.known_risk, 2 * (math.prod(self.data.inputs.shape) + 1)
+        if known is None or len(params) != size:
+            return {}
+        return excess_risk(params, known, self.data.loss, self.split.train)
+
     def _parts(self, params: Tensor, *, at_end: bool) -> dict[str, dict[str, Any]]:
         """The metrics of each part, and of how many rows; at the end of training, of the whole test part."""
         run = self.run
@@ -198,9 +206,9 @@ class Recorder:
             groups, num_groups = self._evaluated(wanted)
             metrics = group_metrics(losses, correct, groups, num_groups) | self._of_partition(losses, correct, wanted)
             labels = self.data.labels.numpy()[wanted]
-            if at_end and self.data.num_classes == 2:
+            if at_end and self.data.num_classes == 2 and self.data.known_risk is None:
                 self._positives[part] = positive_counts(correct, labels, groups, num_groups)
-            if at_end and part == "test":
+            if at_end and part == "test" and self.data.known_risk is None:
                 self._guess = {GUESS: guess(correct, labels, groups, num_groups)}
             parts[part] = metrics | {"rows": len(wanted)} | self._under_attack(params, part, wanted)
         self._last = run.step if at_end else -1, parts

@@ -29,6 +29,7 @@ from rawls.models.engines.base import Engine, check_samples_apart
 from rawls.models.engines.check_layers import EngineName, check_layers
 from rawls.models.engines.choose_engine import fused_engine
 from rawls.models.engines.plain import PlainEngine
+from rawls.models.objectives import OBJECTIVES
 from rawls.runners.config.specifications import build
 from rawls.runners.training import gaps
 from rawls.runners.training.cuda import make_cuda_reproducible
@@ -152,7 +153,9 @@ def build_engine(config: Config, data: Data, *, private: bool = True) -> Engine:
         make_cuda_reproducible()
     shape, num_classes, root = data.inputs.shape, data.num_classes, str(config["data"]["root"])
     batch = config["physical_batch"]
-    return _engine(_key(config["model"]), shape, num_classes, root, str(device), config["engine"], batch, private)
+    return _engine(
+        _key(config["model"]), shape, num_classes, root, str(device), config["engine"], batch, private, data.loss
+    )
 
 
 def forget_engines() -> None:
@@ -265,6 +268,7 @@ def _task(config: Config, dataset: Dataset, data: Data | None, method: AnyMethod
         steps_per_epoch=phases or task.steps_per_epoch,  # a solver's are one pass
         num_features=math.prod(data.inputs.shape),
         num_classes=data.num_classes,
+        loss=data.loss,
     )
 
 
@@ -361,13 +365,15 @@ def _engine(
     wanted: str,
     physical_batch: int | None = None,
     private: bool = True,
+    loss: str = "cross_entropy",
 ) -> Engine:
+    objective = OBJECTIVES[loss]
     module = partial(_module, model, shape, num_classes, root)
     if not private:
-        return PlainEngine(module, device=torch.device(device))
+        return PlainEngine(module, device=torch.device(device), objective=objective)
     asked: EngineName | None = None if wanted == "auto" else "fused" if wanted == "fused" else "opacus"
     if check_layers(module(), asked) == "fused":
-        return fused_engine(module, device=torch.device(device))
+        return fused_engine(module, device=torch.device(device), objective=objective)
     from rawls.models.engines import opacus  # a second to import, and not needed by the others
 
     return opacus.OpacusEngine(
@@ -375,6 +381,7 @@ def _engine(
         device=torch.device(device),
         mode="ghost" if wanted == "opacus_ghost" else "hooks",
         physical_batch=physical_batch or opacus.PHYSICAL_BATCH,
+        objective=objective,
     )
 
 
@@ -389,7 +396,7 @@ def _module(model: str, shape: tuple[int, ...], num_classes: int, root: str) -> 
 def _checked(model: str, where: Where, wanted: str) -> None:
     data = _taken(model, where)
     rows = torch.arange(min(3, len(data.labels)))
-    engine = _engine(model, data.inputs.shape, data.num_classes, where.root, "cpu", wanted)
+    engine = _engine(model, data.inputs.shape, data.num_classes, where.root, "cpu", wanted, loss=data.loss)
     check_samples_apart(engine, data.inputs.gather(rows), data.labels[rows])
 
 

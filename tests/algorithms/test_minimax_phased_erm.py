@@ -116,11 +116,11 @@ def test_neighbours_move_a_solution_by_at_most_the_sensitivity(records: int) -> 
 class _Without(Minimax):
     """One row without a loss, and still counted."""
 
-    def _means(self, logs: Tensor) -> Tensor:
+    def _means(self, losses: Tensor) -> Tensor:
         row = self.__dict__["row"]
         less = torch.zeros_like(self._sizes)
-        less[self.groups[row]] = -logs[row, self.labels[row]] / self.scale / self._sizes[self.groups[row]]
-        return super()._means(logs) - less
+        less[self.groups[row]] = losses[row] / self.scale / self._sizes[self.groups[row]]
+        return super()._means(losses) - less
 
     def respond(self, w: Tensor) -> Any:
         saddle, gradient = super().respond(w)
