@@ -128,9 +128,9 @@ def _row(
 
 def _table(body: list[list[str]]) -> Table:
     caption = (
-        "Slope of the logarithm of the excess worst-group risk (mean over seeds, at the hardest signal) on that of what "
-        "varies, with the jackknife's 95 % interval; the local slopes between neighbouring points; and the excess at "
-        "both ends over that of parameters of 0, which know nothing: near 1 there is nothing to fall from."
+        "Slope of the logarithm of the excess worst-group risk (mean over seeds, at the hardest signal) on that of "
+        "what varies, with the jackknife's 95 % interval; the local slopes between neighbouring points; and the excess "
+        "at both ends over that of parameters of 0, which know nothing: near 1 little is learnt yet."
     )
     header = ["Panel", "Method", "Range", "Slope", "95 %", "Local slopes", "Of knowing nothing", "Theorem", "Inside"]
     return plain_table(caption, header, body, num_labels=3)
