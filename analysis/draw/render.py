@@ -16,10 +16,12 @@ import pandas as pd
 from rawls.analysis.draw.drawing import Drawing, put, text_file
 from rawls.analysis.draw.kinds import (
     accuracy,
+    argument_stability,
     arena,
     budget,
     calibration,
     claims,
+    crossover,
     curves,
     group_curve,
     group_figure,
@@ -69,8 +71,10 @@ KINDS: dict[str, Callable[[Manifest, Store], Drawing]] = {
     "robust_figure": robust_figure.robust_figure,
     "membership_figure": membership_figure.membership_figure,
     "rates_figure": rates.rates_figure,
+    "crossover_map": crossover.crossover_map,
+    "argument_stability": argument_stability.argument_stability,
 }
-COMPUTED = ("normalisation_error", "owner_plans", "stability_bounds")  # kinds that need no run
+COMPUTED = ("normalisation_error", "owner_plans", "stability_bounds", "argument_stability")  # kinds that need no run
 OURS = [f"{name}.{form}" for name in ("table", "comparison") for form in ("md", "tex", "csv")]
 OURS += ["figure.png", "figure.pdf", "figure.csv", "runs.csv"]
 

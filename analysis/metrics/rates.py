@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import optimize, stats
 
 Numbers = NDArray[np.float64]
 
@@ -56,3 +56,22 @@ def _logs(excess: Sequence[Numbers]) -> Numbers:
 def _fitted(x: Numbers, y: Numbers) -> float:
     centred = x - x.mean()
     return float(centred @ y / (centred @ centred))
+
+
+def phased_erm_rate(rows: float, groups: float, dimension: float, epsilon: float) -> float:
+    """Theorem 2 of Zhou and Bassily without constants and logarithms: p sqrt(d) / (K eps) + sqrt(p / K)."""
+    return groups * math.sqrt(dimension) / (rows * epsilon) + math.sqrt(groups / rows)
+
+
+def dp_oco_rate(rows: float, groups: float, dimension: float, epsilon: float) -> float:
+    """Their Corollary 8, likewise: sqrt(sqrt(d) / (eps K)) + sqrt(p / K) / eps + sqrt(p / K)."""
+    return math.sqrt(math.sqrt(dimension) / (epsilon * rows)) + math.sqrt(groups / rows) * (1 + 1 / epsilon)
+
+
+def groups_from_which_dp_oco_leads(rows: float, dimension: float, epsilon: float) -> float:
+    """Where the rates cross: below, that of Theorem 2 is smaller; infinity, if it stays so up to a row a group."""
+
+    def lead(groups: float) -> float:
+        return phased_erm_rate(rows, groups, dimension, epsilon) - dp_oco_rate(rows, groups, dimension, epsilon)
+
+    return float(optimize.brentq(lead, 1e-9, rows)) if lead(rows) > 0 else math.inf

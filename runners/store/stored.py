@@ -43,7 +43,7 @@ LEDGER, ENVIRONMENT, PRIVACY = "ledger.json", "environment.json", "privacy.md"
 WEIGHTS, INPUTS = "weights.safetensors", "inputs.json"
 CHECKPOINT, ERROR = "checkpoint.pt", "error.txt"
 MANIFEST = "manifest.json"
-PLANS, MEMBERSHIP, ROC = "plans.csv", "membership.csv", "roc.csv"
+PLANS, MEMBERSHIP, ROC, STABILITY = "plans.csv", "membership.csv", "roc.csv", "stability.csv"
 RUNNING, FAILED = UNFINISHED = ("running", "failed")  # what follows the dot of a run's folder
 
 # What a run is not identified by: where and how it is run, where its files lie, and which sweep asked for it.

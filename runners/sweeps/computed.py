@@ -1,7 +1,8 @@
 """What a target's drawing shows that stands in no run: computed once its runs are there, and left beside its manifest.
 
 Analysis reads results and computes no budget and no attack. Kinds of drawings that need more than runs are named here:
-`owner_plans`, what budgets buy at a given noise; `membership_figure`, what an attack by shadow runs finds in them.
+`owner_plans`, what budgets buy at a given noise; `membership_figure`, what an attack by shadow runs finds in them;
+`argument_stability`, how far solutions of neighbouring problems lie apart.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rawls.runners.audit.tables import Row, write_tables
-from rawls.runners.store.stored import MEMBERSHIP, PLANS, ROC
+from rawls.runners.store.stored import MEMBERSHIP, PLANS, ROC, STABILITY
 from rawls.runners.sweeps.experiments import SweepPlan
 
 BUDGETS = tuple(np.round(np.arange(0.1, 10.01, 0.1), 1).tolist())
@@ -57,7 +58,15 @@ def _membership(plan: SweepPlan, draw: Mapping[str, Any]) -> dict[str, list[Row]
     return {MEMBERSHIP: [*rows], ROC: [*points]}
 
 
+def _stability(plan: SweepPlan, draw: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """Zhou and Bassily's Lemma 3."""
+    from rawls.runners.sweeps.argument_stability import pairs
+
+    return {STABILITY: [*pairs(int(draw["pairs"]), seed=0)]}
+
+
 _KINDS: Mapping[str, Callable[[SweepPlan, Mapping[str, Any]], dict[str, list[Row]]]] = {
     "owner_plans": _plans,
     "membership_figure": _membership,
+    "argument_stability": _stability,
 }

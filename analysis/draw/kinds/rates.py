@@ -118,8 +118,9 @@ def _row(
         method,
         f"{own['x'].iloc[0]:g} to {own['x'].iloc[-1]:g}",
         f"{found.value:.2f}",
-        f"[{found.low:.2f}, {found.high:.2f}]",
+        DASH if np.isnan(found.low) else f"[{found.low:.2f}, {found.high:.2f}]",
         ", ".join(f"{value:.2f}" for value in found.local),
+        f"{own['mean'].iloc[0]:.4f}, {own['mean'].iloc[-1]:.4f}",
         f"{of_nothing[0]:.2f}, {of_nothing[-1]:.2f}",
         DASH if row is None else row.printed,
         inside,
@@ -129,8 +130,10 @@ def _row(
 def _table(body: list[list[str]]) -> Table:
     caption = (
         "Slope of the logarithm of the excess worst-group risk (mean over seeds, at the hardest signal) on that of "
-        "what varies, with the jackknife's 95 % interval; the local slopes between neighbouring points; and the excess "
-        "at both ends over that of parameters of 0, which know nothing: near 1 little is learnt yet."
+        "what varies, with the jackknife's 95 % interval; the local slopes between neighbouring points; the excess at "
+        "both ends; and that over the excess of parameters of 0, which know nothing: near 1 little is learnt yet."
     )
-    header = ["Panel", "Method", "Range", "Slope", "95 %", "Local slopes", "Of knowing nothing", "Theorem", "Inside"]
-    return plain_table(caption, header, body, num_labels=3)
+    header = ["Panel", "Method", "Range", "Slope", "95 %", "Local slopes", "Excess", "Of knowing nothing"]
+    if all(line[-1] == DASH for line in body):  # no theorem is drawn beside
+        return plain_table(caption, header, [line[:-2] for line in body], num_labels=3)
+    return plain_table(caption, [*header, "Theorem", "Inside"], body, num_labels=3)
