@@ -16,8 +16,8 @@ import pandas as pd
 from rawls.analysis.draw.drawing import Drawing, put, text_file
 from rawls.analysis.draw.kinds import (
     accuracy,
-    argument_stability,
     arena,
+    argument_stability,
     budget,
     calibration,
     claims,

@@ -13,7 +13,7 @@ import pandas as pd
 
 from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.figures import Panel, Sheet
-from rawls.analysis.draw.kinds.curves import drawing, plain_table
+from rawls.analysis.draw.kinds.curves import drawing, not_computed, plain_table
 from rawls.analysis.draw.tables import Table
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest
@@ -25,8 +25,7 @@ BOUNDS = {"lemma_3": "Lemma 3", "sharper": "Sharper"}
 def argument_stability(manifest: Manifest, store: Store) -> Drawing:
     path = target_folder(store.root, manifest.target, manifest.variant) / STABILITY
     if not path.is_file():
-        nothing = f"Nothing to draw yet: `{manifest.command}` computes it."
-        return Drawing(text=f"{manifest.title}\n\n{nothing}", verdict="missing (not computed yet)", summary=nothing)
+        return not_computed(manifest)
     pairs = pd.read_csv(path)
     shares, places = _shares(pairs), _places(pairs)
     ends = [places["x"].min(), places["x"].max()]

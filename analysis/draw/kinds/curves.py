@@ -156,6 +156,12 @@ def drawing(
     return Drawing(text=text, verdict=verdict, files=files, tables=tuple(tables), summary=said, svg=stamped.svg)
 
 
+def not_computed(manifest: Manifest) -> Drawing:
+    """What there is to say of a target without runs that was not made yet."""
+    nothing = f"Nothing to draw yet: `{manifest.command}` computes it."
+    return Drawing(text=f"{manifest.title}\n\n{nothing}", verdict="missing (not computed yet)", summary=nothing)
+
+
 def plain_table(caption: str, header: list[str], body: list[list[str]], *, num_labels: int = 1) -> Table:
     rows = [[Cell(text=text) for text in row] for row in body]
     return Table(caption=caption, header=header, rows=rows, num_labels=num_labels)

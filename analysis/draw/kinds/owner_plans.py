@@ -16,7 +16,7 @@ import pandas as pd
 
 from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.figures import Panel, Sheet
-from rawls.analysis.draw.kinds.curves import drawing, plain_table
+from rawls.analysis.draw.kinds.curves import drawing, not_computed, plain_table
 from rawls.analysis.draw.tables import Table
 from rawls.analysis.draw.titles import DASH
 from rawls.analysis.read.load import Store
@@ -32,8 +32,7 @@ QUANTITIES = {"SAMPLE": ("rate", "σ", "Sampling rate q"), "SCALE": ("threshold"
 def owner_plans(manifest: Manifest, store: Store) -> Drawing:
     folder = target_folder(store.root, manifest.target, manifest.variant)
     if not (folder / PLANS).is_file():
-        nothing = f"Nothing to draw yet: `{manifest.command}` computes it."
-        return Drawing(text=f"{manifest.title}\n\n{nothing}", verdict="missing (not computed yet)", summary=nothing)
+        return not_computed(manifest)
     plans = pd.read_csv(BytesIO(content_of(folder, PLANS)))
     given = zip(plans["spends"], plans["fixed"], strict=True)
     points = plans.rename(columns={"epsilon": "x", "value": "mean"}).assign(method=[_called(*pair) for pair in given])
