@@ -2,7 +2,7 @@
 
 Zhou and Bassily's Lemma 3, from which Algorithm 1's noise follows, and the sharper one that algorithms/
 minimax_phased_erm.py proves and calibrates by. `rawls reproduce` solves the pairs; on the left the share of random
-pairs that come no closer to a bound than x, on the right every pair beside its bound; figure.csv holds the points.
+pairs that come no closer to a bound than x, on the right every pair beside its bound. figure.csv holds the points.
 
 Options of `draw`, besides those of every kind:
     pairs   random ones; a tenth as many are constructed
@@ -13,7 +13,7 @@ import pandas as pd
 
 from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.figures import Panel, Sheet
-from rawls.analysis.draw.kinds.curves import drawing, not_computed, plain_table
+from rawls.analysis.draw.kinds.curves import drawing, not_computed, plain_table, with_table
 from rawls.analysis.draw.tables import Table
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest
@@ -46,7 +46,7 @@ def argument_stability(manifest: Manifest, store: Store) -> Drawing:
     ]
     points = pd.concat([shares.assign(panel="shares"), places.assign(panel="pairs")], ignore_index=True)
     sheet = Sheet(panels=panels, methods=manifest.methods)
-    return drawing(manifest, manifest.join(store), points, _table(pairs), sheet)
+    return with_table(drawing(manifest, manifest.join(store), points, _table(pairs), sheet))
 
 
 def _shares(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -4,7 +4,7 @@ Zhou and Bassily predict from their rates where Algorithm 2 beats Algorithm 1 (a
 line, where both rates, without constants and logarithms, are equal. Points are measured, at the hardest signal of each
 algorithm (analysis/metrics/rates.py). Where neither comes 5 % below what parameters of 0 come to, neither is said to
 lead.
-figure.csv holds the points, `mean` being the groups.
+table.* has the table, figure.csv holds the points, `mean` being the groups.
 
 Options of `draw`, besides those of every kind:
     methods   the first is the one of Theorem 2, the second that of Corollary 8
@@ -18,7 +18,7 @@ import pandas as pd
 
 from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.figures import Panel, Sheet
-from rawls.analysis.draw.kinds.curves import NOTHING, drawing, plain_table
+from rawls.analysis.draw.kinds.curves import NOTHING, drawing, plain_table, with_table
 from rawls.analysis.draw.stamps import target_verdict
 from rawls.analysis.draw.tables import Table
 from rawls.analysis.metrics.rates import (
@@ -42,7 +42,8 @@ def crossover_map(manifest: Manifest, store: Store) -> Drawing:
     points = _points(manifest, runs[runs["status"] == "done"])
     leaders = [*(f"{method} smaller" for method in manifest.methods), NEITHER]
     panels = [_panel(runs, points, dimension) for dimension in sorted(runs["dimension"].unique())]
-    found = drawing(manifest, runs, points, _table(manifest, points), Sheet(panels=panels, methods=leaders, across=2))
+    sheet = Sheet(panels=panels, methods=leaders, across=2)
+    found = with_table(drawing(manifest, runs, points, _table(manifest, points), sheet))
     told = points[points["method"] != NEITHER]
     right = int((told["method"] == told["predicted"]).sum())
     verdict = f"{right} of {len(told)} places where one leads are as predicted" if len(points) else ""

@@ -156,6 +156,15 @@ def drawing(
     return Drawing(text=text, verdict=verdict, files=files, tables=tuple(tables), summary=said, svg=stamped.svg)
 
 
+def with_table(drawn: Drawing) -> Drawing:
+    """With its table as files too: of a figure from which numbers are read that are no points of it."""
+    if not drawn.tables:
+        return drawn
+    table = drawn.tables[0]
+    cells = pd.DataFrame([[cell.text for cell in row] for row in table.rows], columns=table.header)
+    return replace(drawn, files=drawn.files | table_files("table", table, csv_text(cells)))
+
+
 def not_computed(manifest: Manifest) -> Drawing:
     """What there is to say of a target without runs that was not made yet."""
     nothing = f"Nothing to draw yet: `{manifest.command}` computes it."

@@ -2,7 +2,8 @@
 
 Zhou and Bassily's theorems (they print no experiment): a panel for each section, in it a curve for each method, over
 the hardest of the signals that the runs have (analysis/metrics/rates.py), and dashed the slope that its theorem has.
-Runs are on synthetic problems whose optimum is known (dataset=worst_group). figure.csv holds the points drawn.
+Runs are on synthetic problems whose optimum is known (dataset=worst_group). table.md has the slopes, figure.csv the
+points drawn.
 
 Options of `draw`, besides those of every kind:
     sections   {part of the labels: title}, a panel each
@@ -20,7 +21,7 @@ import pandas as pd
 from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.figures import Panel, Sheet
 from rawls.analysis.draw.group_scores import head, section_of, sections
-from rawls.analysis.draw.kinds.curves import NOTHING, drawing, plain_table
+from rawls.analysis.draw.kinds.curves import NOTHING, drawing, plain_table, with_table
 from rawls.analysis.draw.stamps import target_verdict
 from rawls.analysis.draw.tables import Table
 from rawls.analysis.draw.titles import DASH
@@ -50,7 +51,7 @@ def rates_figure(manifest: Manifest, store: Store) -> Drawing:
     panels = [_panel(manifest, points, part, over[part], stated) for part in sections(manifest)]
     sheet = Sheet(panels=panels, methods=list(manifest.draw["methods"].values()), across=2)
     body = [_row(manifest, points, key, found, stated) for key, found in slopes.items()]
-    found = drawing(manifest, runs, points, _table(body), sheet)
+    found = with_table(drawing(manifest, runs, points, _table(body), sheet))
     judged = [line[-1] for line in body if line[-1] != DASH]
     verdict = f"{judged.count('yes')} of {len(judged)} slopes have the theorem's in their 95 % interval"
     return replace(found, verdict=target_verdict(runs, verdict if judged else ""))
