@@ -326,10 +326,13 @@ def _composed(overrides: Sequence[str], *, hydra_too: bool = False) -> DictConfi
 
 
 def refuse_deletions(overrides: Sequence[str]) -> None:
-    """Raise a ConfigError if one of them takes a key of ours away (`~seed`): a run needs every one."""
+    """Raise a ConfigError if one of them takes a key of ours away (`~seed`): a run needs every one.
+
+    What somebody tuned (`~tuned`) may be left out: the recipe's values are there.
+    """
     for text in overrides:
         key = text[1:].partition("=")[0].partition("@")[0]
-        if text.startswith("~") and not key.startswith("hydra"):
+        if text.startswith("~") and key != "tuned" and not key.startswith("hydra"):
             value = "NAME" if key in choices() else "VALUE"
             raise ConfigError(f"'{text}' takes {key} away, and a run needs every key: set {key}={value}, or {key}=null")
 
