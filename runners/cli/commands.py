@@ -229,8 +229,7 @@ its record. It ends with 0 if all was whole, else with 1.""",
         call=dashboard,
         usage="dashboard [results.root=FOLDER]",
         summary="a local web page: papers, targets, comparisons, curves, privacy, runs",
-        more="\nServed to this machine alone, on port 8501 or a free one (port=NUMBER); headless=true: no browser.\n"
-        "Under other names than localhost it answers only to those that host=NAME,NAME gives.",
+        more="\nServed to this machine, on port 8501 or a free one (port=NUMBER, headless=true, host=NAME of proxies).",
     ),
     "data": Command(
         call=_in("cli.data"),

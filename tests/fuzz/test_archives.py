@@ -76,8 +76,8 @@ def changed(data: st.DataObject, content: bytes) -> bytes:
             if kind == 3 or not data.draw(st.booleans()):
                 add(archive, name, text)
         if kind == 3:
-            name, text, what = st.sampled_from(NAMES), st.binary(max_size=9), st.sampled_from(TYPES)
-            add(archive, data.draw(name), data.draw(text), data.draw(what))
+            called, holds, what = st.sampled_from(NAMES), st.binary(max_size=9), st.sampled_from(TYPES)
+            add(archive, data.draw(called), data.draw(holds), data.draw(what))
     return buffer.getvalue()
 
 

@@ -310,7 +310,7 @@ def test_without_the_package_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_accuracies_are_of_the_evaluated_groups_and_epsilons_of_the_partition(tmp_path: Path) -> None:
     stored(tmp_path, "aa", names=("land", "water"))
-    summary = {"group_names": ["land", "water"], "evaluated_groups": ["old", "new", "far"]}
+    summary: dict[str, Any] = {"group_names": ["land", "water"], "evaluated_groups": ["old", "new", "far"]}
     summary |= {"dataset": "digits", "algorithm": "asc"}
     (tmp_path / "runs" / "aa" / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     found = panels(look(tmp_path, None))
