@@ -35,7 +35,7 @@ def tally(request: pytest.FixtureRequest) -> Iterator[Tally]:
 @pytest.fixture(scope="session")
 def positions() -> int:
     """How many bits of a file are flipped, one after the other: RAWLS_POSITIONS, as `make faults` sets it."""
-    return int(os.environ.get("RAWLS_POSITIONS", "20"))
+    return int(os.environ.get("RAWLS_POSITIONS", "5"))
 
 
 @pytest.fixture(scope="session")
