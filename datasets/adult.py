@@ -21,20 +21,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rawls.datasets.core.adult_rows import SOURCES, labels_and_sexes, read_files
-from rawls.datasets.core.base import (
-    Data,
-    Dataset,
-    HeldOut,
-    Provenance,
-    Rows,
-    Split,
-    addressed,
-    draw,
-    seeded_split,
-    shares_of_parts,
-)
+from rawls.datasets.core.base import Data, Dataset, HeldOut, Provenance
 from rawls.datasets.core.simulate import simulated_table
 from rawls.datasets.core.sources import Source
+from rawls.datasets.core.splits import Rows, Split, addressed, draw, seeded_split, shares_of_parts
 from rawls.datasets.core.tables import one_hot, standardised
 
 NUMBERS = ("age", "education_num", "capital_gain", "capital_loss", "hours_per_week")

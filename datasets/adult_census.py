@@ -21,10 +21,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from rawls.datasets.core.adult_rows import SOURCES, labels_and_sexes, read_files
-from rawls.datasets.core.base import Data, Dataset, Provenance, Rows, addressed
+from rawls.datasets.core.base import Data, Dataset, Provenance
 from rawls.datasets.core.counted_split import counted_split, counts_of_parts
 from rawls.datasets.core.simulate import simulated_table
 from rawls.datasets.core.sources import Source
+from rawls.datasets.core.splits import Rows, addressed
 from rawls.datasets.core.tables import one_hot, standardised
 
 NUMBERS = ("hours_per_week", "capital_loss", "capital_gain", "education_num")

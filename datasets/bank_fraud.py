@@ -20,8 +20,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import Data, Dataset, Provenance, Rows, Split, apportion
+from rawls.datasets.core.base import Data, Dataset, Provenance
 from rawls.datasets.core.sources import Source, digest_of, locate, opened, sha256, verified
+from rawls.datasets.core.splits import Rows, Split, apportion
 
 TARGET = "fraud_bool"
 CATEGORIES: dict[str, tuple[str, ...]] = {

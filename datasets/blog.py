@@ -33,9 +33,10 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import Data, Dataset, Provenance, Rows, Split, addressed, apportion, draw, shares_of_parts
+from rawls.datasets.core.base import Data, Dataset, Provenance
 from rawls.datasets.core.simulate import simulated_tokens
 from rawls.datasets.core.sources import Source, verified
+from rawls.datasets.core.splits import Rows, Split, addressed, apportion, draw, shares_of_parts
 from rawls.datasets.core.word_pieces import VOCABULARY, VOCABULARY_SIZE, WordPieces
 
 TOPICS = ("Technology", "Arts")

@@ -17,18 +17,10 @@ import pandas as pd
 import xlrd
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import (
-    Data,
-    Dataset,
-    HeldOut,
-    Provenance,
-    Rows,
-    addressed,
-    seeded_split,
-    shares_of_parts,
-)
+from rawls.datasets.core.base import Data, Dataset, HeldOut, Provenance
 from rawls.datasets.core.simulate import simulated_table
 from rawls.datasets.core.sources import Source, opened, verified
+from rawls.datasets.core.splits import Rows, addressed, seeded_split, shares_of_parts
 from rawls.datasets.core.tables import standardised
 
 NUM_INPUTS = 21

@@ -27,10 +27,11 @@ import numpy as np
 import pandas as pd
 from annotated_types import Ge, Le
 
-from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, Split, addressed, draw, group_sizes
+from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance
 from rawls.datasets.core.decoded import DecodedImages, in_archive, in_folder
 from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
 from rawls.datasets.core.sources import Source, locate, obtain, verified
+from rawls.datasets.core.splits import Rows, Split, addressed, draw, group_sizes
 
 GROUP_NAMES = ("non-blond female", "non-blond male", "blond female", "blond male")
 TRAIN_GROUP_SIZES = (71_629, 66_874, 22_880, 1_387)

@@ -16,8 +16,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from rawls.datasets.celeba import CelebA
-from rawls.datasets.core.base import Rows, Split, addressed
 from rawls.datasets.core.counted_split import counted_split
+from rawls.datasets.core.splits import Rows, Split, addressed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from rawls.datasets.core.base import Rows
 from rawls.datasets.core.image_classes import ImageClasses
 from rawls.datasets.core.sources import Package, Source, opened
+from rawls.datasets.core.splits import Rows
 
 SIDE = 32
 BATCHES = (*(f"data_batch_{number}.png" for number in range(1, 6)), "test_batch.png")

@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import Rows
 from rawls.datasets.core.image_classes import ImageClasses
 from rawls.datasets.core.sources import Source
+from rawls.datasets.core.splits import Rows
 
 SHAPE = (3, 32, 32)
 _NAMES = (

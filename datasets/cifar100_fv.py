@@ -15,10 +15,11 @@ from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from rawls.datasets.cifar100 import ARCHIVE, CLASSES, SHAPE, read_archive
-from rawls.datasets.core.base import Data, Provenance, Rows
+from rawls.datasets.core.base import Data, Provenance
 from rawls.datasets.core.image_classes import ImageClasses
 from rawls.datasets.core.label_noise import with_label_noise
 from rawls.datasets.core.sources import Source, locate, obtain
+from rawls.datasets.core.splits import Rows
 
 # In the order of their new labels: shark, flatfish, ray, trout, aquarium fish; bicycle, pickup truck, train, bus,
 # motorcycle.

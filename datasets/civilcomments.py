@@ -27,10 +27,11 @@ import pandas as pd
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, Split, apportion
+from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance
 from rawls.datasets.core.overlapping import Overlapping
 from rawls.datasets.core.simulate import SimulatedTexts
 from rawls.datasets.core.sources import Package, Source, digest_of, locate, obtain, sha256, verified
+from rawls.datasets.core.splits import Rows, Split, apportion
 from rawls.datasets.core.texts import Texts
 from rawls.datasets.core.word_pieces import VOCABULARY, VOCABULARY_SIZE, WordPieces
 

@@ -15,19 +15,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import (
-    Data,
-    Dataset,
-    Provenance,
-    Rows,
-    Split,
-    addressed,
-    apportion,
-    draw,
-    group_sizes,
-)
+from rawls.datasets.core.base import Data, Dataset, Provenance
 from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
 from rawls.datasets.core.sources import sha256
+from rawls.datasets.core.splits import Rows, Split, addressed, apportion, draw, group_sizes
 
 RARE_CLASS = 8
 KEEP_RATE = 0.18

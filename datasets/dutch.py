@@ -21,18 +21,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import (
-    Data,
-    Dataset,
-    HeldOut,
-    Provenance,
-    Rows,
-    addressed,
-    seeded_split,
-    shares_of_parts,
-)
+from rawls.datasets.core.base import Data, Dataset, HeldOut, Provenance
 from rawls.datasets.core.simulate import simulated_table
 from rawls.datasets.core.sources import Source, Stream, opened, verified
+from rawls.datasets.core.splits import Rows, addressed, seeded_split, shares_of_parts
 from rawls.datasets.core.tables import one_hot
 
 COLUMNS = (

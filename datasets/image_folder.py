@@ -14,13 +14,13 @@ from typing import Annotated, ClassVar
 from annotated_types import Ge, Le
 from PIL import Image
 
-from rawls.datasets.core.base import Rows
 from rawls.datasets.core.decoded import DecodedImages
 from rawls.datasets.core.own.by_columns import Roles
 from rawls.datasets.core.own.columns import Column, counted, named
 from rawls.datasets.core.own.own_files import OwnFiles, Taken
 from rawls.datasets.core.own.readers import TableFile, not_there, open_table
 from rawls.datasets.core.sources import content_digest
+from rawls.datasets.core.splits import Rows
 
 ImageSize = Annotated[int, Ge(1), Le(1 << 12)]
 

@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import Rows
 from rawls.datasets.core.image_classes import ImageClasses
 from rawls.datasets.core.sources import Package, Source, opened
+from rawls.datasets.core.splits import Rows
 
 IMAGE_SHAPE = (1, 28, 28)
 TRAIN_COUNTS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)

@@ -25,9 +25,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, Split, addressed, seeded_split
+from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance
 from rawls.datasets.core.simulate import SimulatedTexts
 from rawls.datasets.core.sources import Source, digest_of, locate, obtain, sha256, verified
+from rawls.datasets.core.splits import Rows, Split, addressed, seeded_split
 from rawls.datasets.core.texts import Texts
 from rawls.datasets.core.word_pieces import VOCABULARY, VOCABULARY_SIZE, WordPieces
 

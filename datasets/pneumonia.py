@@ -20,10 +20,11 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge, Le
 
-from rawls.datasets.core.base import Data, Dataset, InMemory, Inputs, Provenance, Rows, Split, addressed, draw
+from rawls.datasets.core.base import Data, Dataset, InMemory, Inputs, Provenance
 from rawls.datasets.core.decoded import DecodedImages, in_folder
 from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
 from rawls.datasets.core.sources import Source, digest_of_sizes, locate, verified
+from rawls.datasets.core.splits import Rows, Split, addressed, draw
 
 # Of normal, bacterial and viral.
 TRAIN_COUNTS, TEST_COUNTS = (1_349, 2_538, 1_345), (234, 242, 148)

@@ -16,17 +16,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import (
-    Data,
-    Dataset,
-    HeldOut,
-    Provenance,
-    Rows,
-    addressed,
-    seeded_split,
-    shares_of_parts,
-)
+from rawls.datasets.core.base import Data, Dataset, HeldOut, Provenance
 from rawls.datasets.core.sources import Source, opened, verified
+from rawls.datasets.core.splits import Rows, addressed, seeded_split, shares_of_parts
 
 START, END, FILLING = 256, 257, 258
 LENGTH = 22

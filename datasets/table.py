@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from rawls.datasets.core.base import InMemory, Rows
+from rawls.datasets.core.base import InMemory
 from rawls.datasets.core.own.by_columns import Roles
 from rawls.datasets.core.own.columns import Column, counted, named
 from rawls.datasets.core.own.encoding import Category, Encoding, Number, fitted
@@ -21,6 +21,7 @@ from rawls.datasets.core.own.findings import as_input
 from rawls.datasets.core.own.own_files import OwnFiles, Taken
 from rawls.datasets.core.own.readers import TableFile, not_there
 from rawls.datasets.core.sources import content_digest
+from rawls.datasets.core.splits import Rows
 
 
 @dataclass(frozen=True, kw_only=True)

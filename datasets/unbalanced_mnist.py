@@ -19,20 +19,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import (
-    Data,
-    Dataset,
-    HeldOut,
-    Provenance,
-    Rows,
-    Split,
-    addressed,
-    apportion,
-    draw,
-    group_sizes,
-)
+from rawls.datasets.core.base import Data, Dataset, HeldOut, Provenance
 from rawls.datasets.core.image_classes import simulated_images
 from rawls.datasets.core.sources import Source, verified
+from rawls.datasets.core.splits import Rows, Split, addressed, apportion, draw, group_sizes
 from rawls.datasets.mnist import DIGITS, IMAGE_SHAPE, SOURCES, TEST_COUNTS, TRAIN_COUNTS, read_images
 
 RARE_CLASS = 8

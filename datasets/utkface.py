@@ -23,11 +23,12 @@ from zipfile import ZipFile
 import numpy as np
 from annotated_types import Ge, Le
 
-from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance, Rows, addressed, group_sizes
+from rawls.datasets.core.base import Data, Dataset, Inputs, Provenance
 from rawls.datasets.core.counted_split import counted_split, counts_of_parts
 from rawls.datasets.core.decoded import DecodedImages, in_archive, in_folder
 from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
 from rawls.datasets.core.sources import Source, digest_of_sizes, first_folder, locate, verified
+from rawls.datasets.core.splits import Rows, addressed, group_sizes
 
 RACES = ("White", "Black", "Asian", "Indian", "other")
 GENDERS = ("male", "female")

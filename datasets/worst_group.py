@@ -25,8 +25,9 @@ import numpy as np
 from annotated_types import Ge, Le
 from scipy.linalg import hadamard
 
-from rawls.datasets.core.base import Data, Dataset, Provenance, Rows, Split, addressed, apportion
+from rawls.datasets.core.base import Data, Dataset, Provenance
 from rawls.datasets.core.known_risk import KnownRisk, Risks
+from rawls.datasets.core.splits import Rows, Split, addressed, apportion
 
 if TYPE_CHECKING:
     from torch import Tensor

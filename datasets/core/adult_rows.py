@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rawls.datasets.core.base import Rows
 from rawls.datasets.core.sources import Package, Source, Stream, opened, verified
+from rawls.datasets.core.splits import Rows
 
 COLUMNS = (
     "age",

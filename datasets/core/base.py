@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Protocol
-from zlib import crc32
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from rawls.datasets.core.overlapping import Overlapping
 from rawls.datasets.core.picked import Picked
 from rawls.datasets.core.sources import Source, locate, obtain
+from rawls.datasets.core.splits import Rows, Split, addressed, cut, group_sizes, halved
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,22 +33,11 @@ if TYPE_CHECKING:
     from rawls.datasets.core.known_risk import KnownRisk
     from rawls.datasets.core.own.encoding import Encoding
 
-Rows = NDArray[np.int64]
 Provenance = Literal["real", "subset", "stand-in", "simulated"]
 HeldOut = Annotated[float, Ge(0), Le(0.5)]  # a share of the training rows, for validation
 
 MOST_ROWS, MOST_BYTES = 4096, 256 << 20  # gathered at a time: many, unless they are large images
 SAMPLED_ROWS = 256  # inputs that are decoded one by one, and told from others by so many
-# max_examples cuts no group below this, or a small scale would lose the minority it is about.
-SMALLEST_CUT = 16
-
-
-class Split(NamedTuple):
-    """Row numbers of each part, sorted and disjoint; where nothing is held out for validation, that part is empty."""
-
-    train: Rows
-    valid: Rows
-    test: Rows
 
 
 class Inputs(Protocol):
@@ -327,77 +316,3 @@ def _telling(data: Data) -> Iterator[NDArray[np.generic]]:
     rows, inputs = torch.arange(len(data.labels)), data.inputs
     some = rows if isinstance(inputs, InMemory) else rows[:: max(1, len(rows) // SAMPLED_ROWS)]
     return (inputs.gather(part).numpy() for part in some.split(rows_at_once(inputs)))
-
-
-def addressed(seed: int, purpose: str) -> np.random.Generator:
-    """A generator that depends on the seed and its purpose alone."""
-    return np.random.default_rng((seed, crc32(purpose.encode())))
-
-
-def group_sizes(groups: NDArray[np.integer], num_groups: int) -> Rows:
-    """Rows of each group."""
-    return np.bincount(groups, minlength=num_groups).astype(np.int64)
-
-
-def apportion(total: int, sizes: Sequence[int] | Rows) -> Rows:
-    """Whole numbers proportional to `sizes` that add up to `total`, by largest remainder, first on ties."""
-    exact = total * np.asarray(sizes, dtype=np.float64) / np.sum(sizes)
-    shares = np.floor(exact).astype(np.int64)
-    shares[np.argsort(shares - exact, kind="stable")[: total - shares.sum()]] += 1
-    return shares
-
-
-def draw(
-    rows: Rows, groups: NDArray[np.integer], shares: Sequence[int] | Rows, generator: np.random.Generator
-) -> tuple[Rows, Rows]:
-    """Take shares[g] of the given rows at random from each group g; return (taken, left), both sorted."""
-    own = groups[rows]
-    taken = np.zeros(len(rows), dtype=bool)
-    for group, share in enumerate(shares):
-        taken[generator.choice(np.flatnonzero(own == group), int(share), replace=False)] = True
-    return np.sort(rows[taken]), np.sort(rows[~taken])
-
-
-def shares_of_parts(sizes: Sequence[int] | Rows, *, test: float, validation: float) -> tuple[Rows, Rows, Rows]:
-    """Training, validation and test rows of each group: `test` of all rows, `validation` of those that are left."""
-    tested = apportion(round(test * int(np.sum(sizes))), sizes)
-    left = np.asarray(sizes) - tested
-    validated = apportion(round(validation * int(left.sum())), left)
-    return left - validated, validated, tested
-
-
-def seeded_split(
-    rows: Rows, groups: NDArray[np.integer], generator: np.random.Generator, *, test: float, validation: float
-) -> Split:
-    """The given rows in parts that have `shares_of_parts` of each group."""
-    _, validated, tested = shares_of_parts(np.bincount(groups[rows]), test=test, validation=validation)
-    test_rows, rest = draw(rows, groups, tested, generator)
-    valid_rows, train_rows = draw(rest, groups, validated, generator)
-    return Split(train_rows, valid_rows, test_rows)
-
-
-def halved(rows: Rows, data: Data, seed: int) -> tuple[Rows, Rows]:
-    """Half of the rows of each label in each group, rounded up, as the seed has it, and the others; both sorted."""
-    kinds = data.groups.numpy() * data.num_classes + data.labels.numpy()
-    sizes = np.bincount(kinds[rows])
-    return draw(rows, kinds, (sizes + 1) // 2, addressed(seed, "half"))
-
-
-def cut(rows: Rows, groups: NDArray[np.integer], num_groups: int, limit: int, generator: np.random.Generator) -> Rows:
-    """At most `limit` rows, proportional to the groups but for min(its size, SMALLEST_CUT) of each."""
-    if len(rows) <= limit:
-        return rows
-    sizes = group_sizes(groups[rows], num_groups)
-    floors = np.minimum(sizes, SMALLEST_CUT)
-    if floors.sum() > limit:
-        raise ValueError(
-            f"dataset.max_examples={limit} is too few to keep {SMALLEST_CUT} rows of each group: "
-            f"give at least {floors.sum()}"
-        )
-    small = np.zeros(num_groups, dtype=bool)
-    while True:
-        shares = np.where(small, floors, 0)
-        shares[~small] = apportion(limit - int(shares.sum()), sizes[~small])
-        if (shares >= floors).all():
-            return draw(rows, groups, shares, generator)[0]
-        small |= shares < floors

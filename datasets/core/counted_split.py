@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rawls.datasets.core.base import Rows, Split, apportion, draw
+from rawls.datasets.core.splits import Rows, Split, apportion, draw
 
 
 def counts_of_parts(

@@ -13,18 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rawls.datasets.core.base import (
-    Data,
-    Dataset,
-    HeldOut,
-    InMemory,
-    Provenance,
-    Rows,
-    Split,
-    addressed,
-    group_sizes,
-    seeded_split,
-)
+from rawls.datasets.core.base import Data, Dataset, HeldOut, InMemory, Provenance
+from rawls.datasets.core.splits import Rows, Split, addressed, group_sizes, seeded_split
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,21 +14,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import (
-    Data,
-    Dataset,
-    HeldOut,
-    InMemory,
-    Inputs,
-    Provenance,
-    Rows,
-    Split,
-    addressed,
-    apportion,
-    draw,
-)
+from rawls.datasets.core.base import Data, Dataset, HeldOut, InMemory, Inputs, Provenance
 from rawls.datasets.core.simulate import SimulatedImages, smooth_fields
 from rawls.datasets.core.sources import Source, verified
+from rawls.datasets.core.splits import Rows, Split, addressed, apportion, draw
 
 PUBLIC_SCALE = "mean and deviation of each colour, by which the model may scale the inputs, are public"
 

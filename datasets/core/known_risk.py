@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rawls.datasets.core.base import Rows
+from rawls.datasets.core.splits import Rows
 
 Array = np.ndarray
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rawls.datasets.core.base import Data, Rows, addressed, draw
+from rawls.datasets.core.base import Data
+from rawls.datasets.core.splits import Rows, addressed, draw
 
 if TYPE_CHECKING:
     from torch import Tensor

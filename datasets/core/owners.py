@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import truncnorm
 
-from rawls.datasets.core.base import Data, Rows, addressed
+from rawls.datasets.core.base import Data
+from rawls.datasets.core.splits import Rows, addressed
 
 Epsilons = NDArray[np.float64]
 

@@ -35,7 +35,7 @@ from rawls.algorithms.core.method import Method, OpenMethod
 from rawls.algorithms.core.open_step import OpenMember, OpenStep
 from rawls.algorithms.core.rows import Gather, TrainingRows
 from rawls.algorithms.core.step import NORM_MARGIN, SMALLEST_NORM, PrivateMember, PrivateStep
-from rawls.datasets.core.base import addressed
+from rawls.datasets.core.splits import addressed
 from rawls.models.engines.base import Engine
 from rawls.runners.audit.tables import Report, write_tables
 from rawls.runners.config.compose import run_id

@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from rawls.datasets.core.base import Rows
 from rawls.datasets.core.own.columns import Column, counted, gathered
 from rawls.datasets.core.own.known_names import places
 from rawls.datasets.core.own.readers import TableFile, open_table
+from rawls.datasets.core.splits import Rows
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.release.model import Model
 from rawls.runners.release.table_rows import TableRows

@@ -15,8 +15,8 @@ import torch
 from scipy.optimize import minimize, nnls
 from torch import Tensor
 
-from rawls.datasets.core.base import Rows
 from rawls.datasets.core.known_risk import KnownRisk, Risks
+from rawls.datasets.core.splits import Rows
 from rawls.models.margin_losses import MARGIN_LOSSES
 from rawls.models.objectives import OBJECTIVES
 

@@ -16,7 +16,7 @@ import torch
 from scipy.special import softmax
 from torch import Tensor
 
-from rawls.datasets.core.base import Rows, Split, addressed
+from rawls.datasets.core.splits import Rows, Split, addressed
 from rawls.runners.training.metrics import group_metrics
 
 NOTE = "the whole training part was measured, as it is and under noise, outside the accounting (not private)"

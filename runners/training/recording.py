@@ -24,7 +24,8 @@ from rawls.algorithms.core.rows import Gather, Member
 from rawls.algorithms.core.sampling_variance import NOTE as PROBE_NOTE
 from rawls.algorithms.core.solver_step import SolverMember
 from rawls.algorithms.core.step import PrivateMember
-from rawls.datasets.core.base import SMALLEST_CUT, Data, Rows, Split, addressed, cut, rows_at_once
+from rawls.datasets.core.base import Data, rows_at_once
+from rawls.datasets.core.splits import SMALLEST_CUT, Rows, Split, addressed, cut
 from rawls.models.engines.base import Engine
 from rawls.runners.config.specifications import name_of
 from rawls.runners.store import environment

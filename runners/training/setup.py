@@ -22,8 +22,9 @@ from rawls.algorithms.core.method import AnyMethod, Attacks, Method, OpenMethod,
 from rawls.algorithms.core.optimizers import Optimizer
 from rawls.algorithms.core.rows import Gather, TrainingRows
 from rawls.algorithms.core.solver import Solver
-from rawls.datasets.core.base import SAMPLED_ROWS, Data, Dataset, InMemory, Rows, Split, addressed, rows_at_once
+from rawls.datasets.core.base import SAMPLED_ROWS, Data, Dataset, InMemory, rows_at_once
 from rawls.datasets.core.owners import Owners
+from rawls.datasets.core.splits import Rows, Split, addressed
 from rawls.models.architectures.parts.pretrained import Pretrained
 from rawls.models.engines.base import Engine, check_samples_apart
 from rawls.models.engines.check_layers import EngineName, check_layers

@@ -19,8 +19,6 @@ KIND = "stored files"
 ANY: st.SearchStrategy[Any] = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4), st.just([]), st.just({})
 )
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just([]) | st.just({})
-)
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from rawls.datasets.core.base import Data, Dataset, InMemory, Provenance, Split
+from rawls.datasets.core.base import Data, Dataset, InMemory, Provenance
 from rawls.datasets.core.overlapping import Overlapping
+from rawls.datasets.core.splits import Split
 
 TARGET = f"{__name__}.Mentions"
 THINGS = ("sun", "moon", "star")

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Gt, Le
 
-from rawls.datasets.core.base import Dataset, HeldOut, Rows, Split
+from rawls.datasets.core.base import Dataset, HeldOut
 from rawls.datasets.core.own import parts, roles
 from rawls.datasets.core.own.columns import Column, counted, named
 from rawls.datasets.core.own.roles import Named, Thresholds
+from rawls.datasets.core.splits import Rows, Split
 
 Tested = Annotated[float, Gt(0), Le(0.5)]
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import Rows
 from rawls.datasets.core.own.columns import Column, counted
+from rawls.datasets.core.splits import Rows
 
 MOST_VALUES = 256  # of a column of texts, each an input
 

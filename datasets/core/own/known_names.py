@@ -9,10 +9,10 @@ from itertools import product
 
 import numpy as np
 
-from rawls.datasets.core.base import Rows
 from rawls.datasets.core.own.columns import Column
 from rawls.datasets.core.own.parts import OTHERS
 from rawls.datasets.core.own.roles import MISSING_GROUP, Thresholds, cut
+from rawls.datasets.core.splits import Rows
 
 
 def places(columns: Sequence[Column], names: Sequence[str], thresholds: Thresholds) -> Rows:

@@ -15,12 +15,13 @@ from typing import Literal
 import numpy as np
 import torch
 
-from rawls.datasets.core.base import Data, Inputs, Provenance, Rows
+from rawls.datasets.core.base import Data, Inputs, Provenance
 from rawls.datasets.core.own import findings
 from rawls.datasets.core.own.by_columns import ByColumns, Roles
 from rawls.datasets.core.own.columns import Column, counted, gathered
 from rawls.datasets.core.own.encoding import Encoding
 from rawls.datasets.core.own.readers import TableFile, not_there, open_table
+from rawls.datasets.core.splits import Rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

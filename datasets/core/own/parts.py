@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from rawls.datasets.core.base import Rows, Split, addressed, apportion, draw
 from rawls.datasets.core.own.columns import counted
 from rawls.datasets.core.own.roles import Named
+from rawls.datasets.core.splits import Rows, Split, addressed, apportion, draw
 
 OTHERS = "(small groups)"
 

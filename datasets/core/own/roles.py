@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rawls.datasets.core.base import Rows
 from rawls.datasets.core.own.columns import Column, counted
+from rawls.datasets.core.splits import Rows
 
 MISSING_GROUP = "(missing)"
 MOST_CLASSES = 100

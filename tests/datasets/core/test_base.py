@@ -18,23 +18,25 @@ from omegaconf import OmegaConf
 from rawls.datasets.core.base import (
     MOST_BYTES,
     MOST_ROWS,
-    SMALLEST_CUT,
     Data,
     Dataset,
     InMemory,
     Provenance,
+    inputs_digest,
+    rows_at_once,
+)
+from rawls.datasets.core.image_classes import ImageClasses
+from rawls.datasets.core.picked import Picked
+from rawls.datasets.core.splits import (
+    SMALLEST_CUT,
     Split,
     addressed,
     apportion,
     cut,
     draw,
-    inputs_digest,
-    rows_at_once,
     seeded_split,
     shares_of_parts,
 )
-from rawls.datasets.core.image_classes import ImageClasses
-from rawls.datasets.core.picked import Picked
 from tests.datasets.own.made import OWN
 from tests.tree import ROOT
 

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rawls.datasets.core.base import addressed
 from rawls.datasets.core.counted_split import counted_split, counts_of_parts
+from rawls.datasets.core.splits import addressed
 
 
 @given(st.lists(st.integers(2, 80), min_size=2, max_size=6), st.data())

@@ -3,8 +3,9 @@
 import numpy as np
 import torch
 
-from rawls.datasets.core.base import Data, InMemory, Split
+from rawls.datasets.core.base import Data, InMemory
 from rawls.datasets.core.label_noise import with_label_noise
+from rawls.datasets.core.splits import Split
 
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(5), 400))
 TRAIN = np.arange(1_500)

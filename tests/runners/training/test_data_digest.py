@@ -21,7 +21,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from rawls.datasets.core.base import Data, Dataset, InMemory, Provenance, Split
+from rawls.datasets.core.base import Data, Dataset, InMemory, Provenance
+from rawls.datasets.core.splits import Split
 from rawls.datasets.core.sources import digest_of
 
 

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rawls.datasets.core.base import Data, InMemory, Split
+from rawls.datasets.core.base import Data, InMemory
+from rawls.datasets.core.splits import Split
 from rawls.models.architectures.logistic import Logistic
 from rawls.models.architectures.parts.frozen import Frozen, WeightsFile
 from rawls.runners.config.compose import compose, resolve, run_id

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from rawls.datasets.core.base import Data, InMemory, Split
+from rawls.datasets.core.base import Data, InMemory
 from rawls.datasets.core.picked import Picked
+from rawls.datasets.core.splits import Split
 from rawls.runners.training.unusable import unusable
 
 ROWS = 40
