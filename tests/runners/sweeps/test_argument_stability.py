@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rawls.algorithms.core.saddle_point import Minimax
+from rawls.algorithms.core.saddle_point import Minimax, Saddle
 from rawls.runners.sweeps.argument_stability import measured, pairs
 
 
@@ -26,7 +26,12 @@ def test_no_pair_of_five_thousand_passes_a_bound() -> None:
 def test_a_row_that_stays_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Minimax] = []
     solve = Minimax.solve
-    monkeypatch.setattr(Minimax, "solve", lambda of, accuracy: seen.append(of) or solve(of, accuracy))
+
+    def note(of: Minimax, accuracy: float) -> Saddle:
+        seen.append(of)
+        return solve(of, accuracy)
+
+    monkeypatch.setattr(Minimax, "solve", note)
     next(pairs(1, seed=0))
     of = seen[0]
     assert measured(of, 0, of.features[0], int(of.labels[0]), "linear")["moved"] == 0

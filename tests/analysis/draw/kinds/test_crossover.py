@@ -12,7 +12,7 @@ def trained(root: Path, label: str, groups: int, excess: dict[float, float]) -> 
     for signal, value in excess.items():
         run = run_id(label, groups, signal)
         write_run(root, run, excess_population=value, excess_at_zero=signal / 2)
-        place = {"rows": 4096, "groups": groups, "dimension": 16, "signal": signal, "epsilon": 1}
+        place: dict[str, Any] = {"rows": 4096, "groups": groups, "dimension": 16, "signal": signal, "epsilon": 1}
         entries.append(entry(run, label=label, **place))
     return entries
 

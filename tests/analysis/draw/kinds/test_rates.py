@@ -14,7 +14,12 @@ def trained(
     root: Path, label: str, rows: int, signal: float, seed: int, excess: float, kind: str = "population"
 ) -> Any:
     run = run_id(label, rows, signal, seed)
-    values = {"excess_population": 9.0, "excess_empirical": 9.0, "excess_at_zero": 0.5, f"excess_{kind}": excess}
+    values: dict[str, Any] = {
+        "excess_population": 9.0,
+        "excess_empirical": 9.0,
+        "excess_at_zero": 0.5,
+        f"excess_{kind}": excess,
+    }
     write_run(root, run, seed=seed, **values)
     return entry(run, label=label, seed=seed, rows=rows, signal=signal)
 
