@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import hydra
 import omegaconf
@@ -26,11 +26,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from rawls import conf
 from rawls.runners.config import by_rows, chosen, schema
+from rawls.runners.config.checked import check_fields
 from rawls.runners.config.chosen import Chosen, copied, overlap
-from rawls.runners.config.errors import ConfigError, explain, unknown_choice, unknown_key
+from rawls.runners.config.errors import ConfigError, explain, unknown_choice
 from rawls.runners.config.kept import Kept
 from rawls.runners.config.schema import OPTIONAL_SPECS, SPECS, Config, Privacy
-from rawls.runners.config.specifications import build, convert, describe, dump, name_of
+from rawls.runners.config.specifications import build, describe, dump, name_of
 from rawls.runners.store.identity import hashed_part
 
 VERSION_BASE = "1.3"
@@ -106,7 +107,7 @@ def _completed(config: dict[str, Any]) -> dict[str, Any]:
             config[group] = copied(describe(config[group], group)["node"]) if kept else None
             if "epsilons" in (config[group] or {}):  # theirs are the budgets, and the run's own says nothing
                 config["privacy"] = config["privacy"] | {"epsilon": None, "noise_multiplier": None}
-    _check_fields(config, Config, "")
+    check_fields(config, Config, "")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", config["device"]):
         raise ConfigError(f"device={config['device']} must be auto, cpu, cuda or cuda:N")
     return config
@@ -373,35 +374,3 @@ def _paths(node: Any, prefix: str) -> Iterator[str]:
         for key, value in node.items():
             yield f"{prefix}{key}"
             yield from _paths(value, f"{prefix}{key}.")
-
-
-@functools.lru_cache(maxsize=1 << 14, typed=True)
-def _check_value(value: Any, key: str, schema: Any, name: str) -> None:
-    """What the schema asks of a value; the runs of a sweep share most of theirs."""
-    convert(value, schema.__dataclass_fields__[name].metadata["must"], key)
-
-
-def _check_fields(node: Mapping[str, Any], schema: Any, prefix: str) -> None:
-    """No other keys than the schema's, none without a value, and what it asks of each value."""
-    fields = _fields(schema)
-    for extra in node.keys() - fields.keys():
-        raise ConfigError(unknown_key(f"{prefix}{extra}", [f"{prefix}{name}" for name in fields]))
-    for name, (limited, inner) in fields.items():
-        key, value = prefix + name, node[name]
-        if value == MISSING:
-            raise ConfigError(f"{key} has no value: set {key}=VALUE")
-        if limited:
-            _check_value(value, key, schema, name)
-        if inner is not None and isinstance(value, Mapping):
-            _check_fields(value, inner, f"{key}.")
-
-
-@functools.lru_cache
-def _fields(schema: Any) -> dict[str, tuple[bool, Any]]:
-    """Of each field of a schema, whether it asks something of its value, and the schema of its keys, if it has some."""
-    found = {}
-    for field in dataclasses.fields(schema):
-        kinds = (field.type, *get_args(field.type))
-        inner = next((kind for kind in kinds if dataclasses.is_dataclass(kind)), None)
-        found[field.name] = "must" in field.metadata, inner
-    return found

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,15 +25,11 @@ from rawls.algorithms.core.solver import Solver
 from rawls.datasets.core.base import SAMPLED_ROWS, Data, Dataset, InMemory, rows_at_once
 from rawls.datasets.core.owners import Owners
 from rawls.datasets.core.splits import Rows, Split, addressed
-from rawls.models.architectures.parts.pretrained import Pretrained
 from rawls.models.engines.base import Engine, check_samples_apart
-from rawls.models.engines.check_layers import EngineName, check_layers
-from rawls.models.engines.choose_engine import fused_engine
-from rawls.models.engines.plain import PlainEngine
-from rawls.models.objectives import OBJECTIVES
 from rawls.runners.config.specifications import build
 from rawls.runners.training import gaps
 from rawls.runners.training.cuda import make_cuda_reproducible
+from rawls.runners.training.engines import engine_of, module_of
 from rawls.runners.training.features import provenance_of, taken
 from rawls.runners.training.length import length_of
 from rawls.runners.training.recording import rows_at_an_evaluation
@@ -154,14 +150,14 @@ def build_engine(config: Config, data: Data, *, private: bool = True) -> Engine:
         make_cuda_reproducible()
     shape, num_classes, root = data.inputs.shape, data.num_classes, str(config["data"]["root"])
     batch = config["physical_batch"]
-    return _engine(
+    return engine_of(
         _key(config["model"]), shape, num_classes, root, str(device), config["engine"], batch, private, data.loss
     )
 
 
 def forget_engines() -> None:
     """Have them built anew: what broke off in the middle of a step may have left something in its engine."""
-    _engine.cache_clear()
+    engine_of.cache_clear()
 
 
 def check_model(config: Config) -> None:
@@ -169,7 +165,9 @@ def check_model(config: Config) -> None:
     method: AnyMethod = build(config["algorithm"], "algorithm")
     if isinstance(method, Solver):
         data = load(config)
-        method.check_model(_module(_key(config["model"]), data.inputs.shape, data.num_classes, config["data"]["root"]))
+        method.check_model(
+            module_of(_key(config["model"]), data.inputs.shape, data.num_classes, config["data"]["root"])
+        )
     elif method.private or config["probe"]["group_gradients_every"]:  # an open method may mix samples otherwise
         _checked(_key(config["model"]), _where(config), config["engine"])
     if isinstance(method, OpenMethod) and method.augmentation is not None:
@@ -356,48 +354,11 @@ def _some_inputs(model: str, where: Where) -> torch.Tensor:
     return data.inputs.gather(torch.arange(0, len(data.labels), max(1, len(data.labels) // SAMPLED_ROWS)))
 
 
-@lru_cache(maxsize=8)
-def _engine(
-    model: str,
-    shape: tuple[int, ...],
-    num_classes: int,
-    root: str,
-    device: str,
-    wanted: str,
-    physical_batch: int | None = None,
-    private: bool = True,
-    loss: str = "cross_entropy",
-) -> Engine:
-    objective = OBJECTIVES[loss]
-    module = partial(_module, model, shape, num_classes, root)
-    if not private:
-        return PlainEngine(module, device=torch.device(device), objective=objective)
-    asked: EngineName | None = None if wanted == "auto" else "fused" if wanted == "fused" else "opacus"
-    if check_layers(module(), asked) == "fused":
-        return fused_engine(module, device=torch.device(device), objective=objective)
-    from rawls.models.engines import opacus  # a second to import, and not needed by the others
-
-    return opacus.OpacusEngine(
-        module,
-        device=torch.device(device),
-        mode="ghost" if wanted == "opacus_ghost" else "hooks",
-        physical_batch=physical_batch or opacus.PHYSICAL_BATCH,
-        objective=objective,
-    )
-
-
-def _module(model: str, shape: tuple[int, ...], num_classes: int, root: str) -> torch.nn.Module:
-    spec = build(json.loads(model), "model")
-    # Weights lie where data do.
-    build_model = partial(spec.build, root=Path(root)) if isinstance(spec, Pretrained) else spec.build
-    return build_model(shape, num_classes)
-
-
 @lru_cache(maxsize=64)
 def _checked(model: str, where: Where, wanted: str) -> None:
     data = _taken(model, where)
     rows = torch.arange(min(3, len(data.labels)))
-    engine = _engine(model, data.inputs.shape, data.num_classes, where.root, "cpu", wanted, loss=data.loss)
+    engine = engine_of(model, data.inputs.shape, data.num_classes, where.root, "cpu", wanted, loss=data.loss)
     check_samples_apart(engine, data.inputs.gather(rows), data.labels[rows])
 
 

@@ -172,7 +172,7 @@ def test_only_an_engine_on_a_gpu_changes_how_torch_computes(
     """And it is changed before the engine exists, which sends the first tensor there."""
     told_when_built: list[int] = []
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr(setup, "_engine", lambda *_: told_when_built.append(len(told)))
+    monkeypatch.setattr(setup, "engine_of", lambda *_: told_when_built.append(len(told)))
     config = resolve(compose(["dataset=digits"]))
     data = load(config)
     build_engine({**config, "device": "cpu"}, data)
