@@ -8,6 +8,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 RAWLS := $(VENV)/bin/rawls
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 # Twice quiet: errors only.
 PIP_INSTALL := $(PYTHON) -m pip install -qq --disable-pip-version-check --retries 10 --constraint constraints.txt
 
@@ -30,7 +31,7 @@ POSITIONS ?= 200
 FAULTS := tests/runners/schedule/test_kill.py tests/runners/store tests/runners/process tests/runners/schedule/test_retrain.py \
     tests/runners/schedule/backends/test_local.py
 
-.PHONY: help setup demo test test-system test-nightly fuzz faults crosscheck lint bench tables clean
+.PHONY: help setup demo docs test test-system test-nightly fuzz faults crosscheck lint bench tables clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +62,15 @@ demo: $(STAMP)  ## Train the five methods of ASC's Table 1 on small real data: t
 	$(RAWLS) reproduce $(DEMO_TABLE)
 	$(RAWLS) reproduce $(DEMO_FIGURE)
 
+$(DOCS_STAMP): $(STAMP)
+	@echo "installing what builds the site"
+	@$(PIP_INSTALL) --no-build-isolation --editable '.[docs]'
+	@touch $@
+
+docs: $(DOCS_STAMP)  ## Build the site of docs/ into site/
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+	@echo "Written: site/index.html"
+
 lint: $(STAMP)  ## Style and types
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -83,7 +93,7 @@ test-system: $(STAMP)  ## The tests that need system packages, and the long ones
 	fi
 	@$(PYTEST) -m system || { code=$$?; if [ $$code -eq 5 ]; then echo "no test needs system packages"; else exit $$code; fi; }
 
-test-nightly: $(STAMP)  ## Wider forms of what other tests test: more kills, every method of every target, audits of solvers
+test-nightly: $(STAMP) $(DOCS_STAMP)  ## Wider forms of what other tests test: more kills, every method of every target, audits of solvers
 	$(PYTEST) -m nightly --numprocesses $(JOBS) --dist worksteal --durations 15
 
 fuzz: $(STAMP)  ## Configurations, command lines, stored files and archives of any content (CASES=5000, SEED=0)
@@ -102,5 +112,5 @@ tables: $(STAMP)  ## Draw every table and figure again from the saved results
 	@find results/targets -name manifest.json -exec $(RAWLS) render {} ';'
 
 clean:  ## Remove the environment and every cache (results are kept)
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -103,9 +103,11 @@ def fit(
         delta: None is 1 / (2n), n the training rows.
         parts: "train", "valid" or "test" for each row; None splits each group by `test`, the share of all rows, and
             `validation`, that of the others, as the seed has it.
-        batch_size, epochs, lr: None is what suits a table of so many rows.
+        batch_size: None is what suits a table of so many rows.
+        epochs: the same.
+        lr: the same.
         seed: of initialisation, split, and of noise unless `secure`.
-        secure: draw noise from the operating system: for what leaves the house.
+        secure: draw noise from the operating system: for what you release.
         overrides: what `rawls train` takes besides: "algorithm.group_lr=0.2", "optimizer.kind=adam".
         results: a results folder to keep the run in, where the dashboard finds it; None keeps nothing.
 

@@ -46,7 +46,7 @@ def files() -> list[Path]:
     if listed.returncode == 0:
         paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
     else:
-        folders = [ROOT / name for name in (*PACKAGES, "src", "tests", "examples", ".ci")]
+        folders = [ROOT / name for name in (*PACKAGES, "src", "tests", "docs", "examples", ".ci")]
         paths = [path for folder in folders for path in folder.rglob("*") if "__pycache__" not in path.parts]
         paths += list(ROOT.glob("*"))
     return sorted(path for path in paths if path.is_file())

@@ -42,7 +42,7 @@ DATA_SHARE = 0.25  # of a GPU's free memory, up to which inputs are kept there
 OPEN = "trained without privacy: nothing of the training data is protected"
 SEEDED = (
     "the noise is seeded by the configuration, so epsilon holds only against those who do not know it: "
-    "set privacy.secure=true for what leaves the house"
+    "set privacy.secure=true for what you release"
 )
 DIGESTED = (
     "a digest of the data is in the configuration and in the run's id: whoever guesses all of the data can confirm it"

@@ -13,7 +13,7 @@
     store = rawls.load("results")  # what `rawls train` and `rawls reproduce` left: store.runs, store.history, …
     print(rawls.describe("runs"))  # what its columns mean
 
-The rooms are `rawls.accounting`, `rawls.datasets`, `rawls.models`, `rawls.algorithms`, `rawls.runners` and
+The folders are `rawls.accounting`, `rawls.datasets`, `rawls.models`, `rawls.algorithms`, `rawls.runners` and
 `rawls.analysis`; what they hold is imported from their modules. Nothing is loaded before it is asked for.
 """
 

@@ -1,15 +1,15 @@
-"""The README says what the repository's own commands printed: its numbers are those of the committed records."""
+"""The documents say what the repository's own commands printed: their numbers are those of the committed records."""
 
 import csv
 import re
 from collections.abc import Iterator
 
-import pytest
-
-from rawls.runners.cli import commands
+from tests.docs.pages import DOCS
 from tests.tree import ROOT
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+FINDINGS, REPRODUCE, SPEED = (
+    (DOCS / f"{page}.md").read_text(encoding="utf-8") for page in ("findings", "reproduce", "speed")
+)
 RECORDS = ROOT / "analysis" / "reproduced"
 RATIOS = {"over_one_opacus": 1, "over_opacus_processes": 1, "over_plain": 2}  # and the digits they are shown with
 
@@ -19,9 +19,9 @@ def rows(*path: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def table_after(heading: str) -> list[list[str]]:
-    """The cells of the first Markdown table after this text, without its head."""
-    after = README[README.index(heading) :]
+def table_after(heading: str, page: str) -> list[list[str]]:
+    """The cells of the first Markdown table after this text of a page, without its head."""
+    after = page[page.index(heading) :]
     lines = [line.strip() for line in after.splitlines()]
     first = next(number for number, line in enumerate(lines) if line.startswith("|"))
     found = []
@@ -47,7 +47,7 @@ def test_speed_is_what_the_bench_of_record_measured() -> None:
         ratios = [f"{float(ten[key]):.{n}f}" for key, n in RATIOS.items()]
         times = [f"{float(row['ms_per_step']):.{digits}f}" for row in (ten, drawn)]
         expected.append([workload, *times, *ratios])
-    assert table_after("## Speed") == expected
+    assert table_after("# Speed", SPEED) == expected
 
 
 def test_what_the_bench_missed_is_said() -> None:
@@ -58,12 +58,12 @@ def test_what_the_bench_missed_is_said() -> None:
     assert {name: workloads for name, workloads in missed.items() if workloads} == {"speed": ["logistic", "mlp"]}
     over = {(row["workload"], row["method"]): float(row["over_base"]) for row in rows("bench", "methods.csv")}
     dpsur, disk = (max(over[workload, method] for workload in ("mlp", "mnist_cnn")) for method in ("dpsur", "disk"))
-    assert f"DPSUR's\nsecond draw {dpsur:.2f}, DiSK's second gradient {disk:.2f}" in README
-    assert "missed: the extra\nmemory of the two tiny models" in README
+    assert f"DPSUR's\nsecond draw {dpsur:.2f}, DiSK's second gradient {disk:.2f}" in SPEED
+    assert "missed: the extra\nmemory of the two tiny models" in SPEED
 
 
 def test_one_run_is_as_fast_as_the_bench_of_record_measured() -> None:
-    found = re.search(r"One run by itself is (.*?) times faster", README, re.DOTALL)
+    found = re.search(r"One run by itself is (.*?) times faster", SPEED, re.DOTALL)
     assert found is not None
     ours = [row["over_opacus"] for row in rows("bench", "speed.csv") if row["method"].startswith("rawls, the same")]
     assert re.findall(r"[\d.]+", found[1]) == [f"{float(ratio):.1f}" for ratio in ours]
@@ -74,12 +74,14 @@ def test_table_1_is_the_record() -> None:
     for row in rows("asc", "table1", "comparison.csv"):
         for mean, std in (("paper_mean", "paper_std"), ("mean", "std")):
             cells.setdefault(row["method"], []).append(f"{float(row[mean]):.1f} ± {float(row[std]):.1f}")
-    assert table_after("**Table 1, Unbalanced MNIST**") == [[method, *values] for method, values in cells.items()]
+    assert table_after("**Table 1, Unbalanced MNIST**", FINDINGS) == [
+        [method, *values] for method, values in cells.items()
+    ]
 
 
 def test_how_many_cells_reproduce_is_counted() -> None:
     verdicts = [row["verdict"] for row in rows("asc", "table1", "comparison.csv")]
-    assert f"{verdicts.count('reproduced')} of {len(verdicts)} cells lie within" in README
+    assert f"{verdicts.count('reproduced')} of {len(verdicts)} cells lie within" in FINDINGS
 
 
 def test_fdpgs_table_1_is_the_record() -> None:
@@ -98,23 +100,23 @@ def test_fdpgs_table_1_is_the_record() -> None:
         ]
         epsilons = [[f"{float(row[f'epsilon_{kind}']):.2f}" for row in of_both] for kind in ("claimed", "proven")]
         expected.append([method, *gaps, *map(" / ".join, epsilons)])
-    assert table_after("**FDPG, Table 1**") == expected
+    assert table_after("**FDPG, Table 1**", FINDINGS) == expected
 
 
 def test_what_brings_class_8_back_is_the_record() -> None:
     found = next(row for row in rows("fdpg", "search_mnist", "table.csv") if row["method"] == "FDPG (less noise)")
-    assert f"class 8 is at {float(found['test_wga']):.1f} % and the mean at {float(found['test_avg']):.1f}" in README
+    assert f"class 8 is at {float(found['test_wga']):.1f} % and the mean at {float(found['test_avg']):.1f}" in FINDINGS
 
 
 def test_how_many_cells_of_fdpg_reproduce_is_counted() -> None:
     for target, told in (("table1", "{} of {} cells lie within two"), ("table1_text", "{} of {} cells do")):
         verdicts = [row["verdict"] for row in rows("fdpg", target, "comparison.csv") if "(" not in row["method"]]
-        assert told.format(verdicts.count("reproduced"), len(verdicts)) in README
+        assert told.format(verdicts.count("reproduced"), len(verdicts)) in FINDINGS
 
 
 def test_wysiwygs_epsilons_are_the_record() -> None:
     verdicts = [row["agreement"] for row in rows("wysiwyg", "calibration", "table.csv") if row["agreement"]]
-    assert f"all {len(verdicts)} that the paper's notebooks print" in README and set(verdicts) == {"equal"}
+    assert f"all {len(verdicts)} that the paper's notebooks print" in FINDINGS and set(verdicts) == {"equal"}
 
 
 def test_wysiwygs_adult_is_the_record() -> None:
@@ -128,16 +130,10 @@ def test_wysiwygs_adult_is_the_record() -> None:
         cells = [f"{float(row['mean']):.1f} ± {float(row['std']):.1f}" for row in own]
         epsilons = [f"{float(own[0][name]):.2f}" for name in ("claim_epsilon", "epsilon_max")]
         expected.append([method, *cells, *epsilons])
-    assert table_after("**WYSIWYG on Adult**") == expected
+    assert table_after("**WYSIWYG on Adult**", FINDINGS) == expected
 
 
 def test_every_target_has_its_command() -> None:
-    named = set(re.findall(r"rawls reproduce (\w+(?:/\w+)?)|`(\w+/\w+)`|rawls (choose)", README)) | {
-        ("choose_private",)
-    }
+    named = set(re.findall(r"rawls reproduce (\w+(?:/\w+)?)|`(\w+/\w+)`|rawls (choose)", REPRODUCE))
+    named.add(("choose_private",))  # rawls choose private=true
     assert {target for target in experiments() if not any(target in pair for pair in named)} == set()
-
-
-@pytest.mark.parametrize("command", sorted(set(re.findall(r"(?:^    |`|bin/)rawls ([a-z]+)", README, re.MULTILINE))))
-def test_every_command_exists(command: str) -> None:
-    assert command in commands.COMMANDS
