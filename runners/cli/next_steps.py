@@ -8,6 +8,8 @@ from rawls.runners.cli.arguments import plain
 from rawls.runners.store.results_store import Store
 from rawls.runners.sweeps.experiments import ComposedRun
 
+_PAIRED_BY = ("seed=", "dataset", "privacy")  # what runs of two methods may differ in beside
+
 
 def next_steps(root: Path, runs: Sequence[ComposedRun], *, target: str = "") -> str:
     """The commands, one below the other; '' where nothing is finished and nothing was drawn.
@@ -22,7 +24,11 @@ def next_steps(root: Path, runs: Sequence[ComposedRun], *, target: str = "") -> 
         return ""
     where = "" if str(root) == "results" else f"results.root={root}"
     steps = [(["dashboard"], "everything on a local page"), (["report"], "one HTML file, for those who were not there")]
-    names = list(dict.fromkeys(run.label for run in done))
+    settings: dict[str, set[tuple[str, ...]]] = {}
+    for run in done:
+        own = tuple(text for text in run.overrides if not text.startswith(_PAIRED_BY))
+        settings.setdefault(run.label, set()).add(own)
+    names = [label for label, several in settings.items() if len(several) == 1]  # of others it is not plain which
     if len(names) > 1:
         of_these = f"target={target}" if target else _shared(done)
         steps.insert(0, (["compare", *names[:2], of_these], "two methods, paired by seed"))
