@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from rawls.runners.config.compose import choices, compose, look_also_in, resolve, run_id
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.specifications import name_of
+from rawls.runners.store.checksums import unsealed
 from rawls.runners.sweeps import experiments
 from rawls.runners.sweeps.experiments import SweepPlan, manifest_of, plan, write_manifest
 from tests.datasets.own.made import persons, write
@@ -349,7 +350,7 @@ def test_a_manifest_is_what_analysis_reads(tmp_path: Path) -> None:
     path = write_manifest(asked, tmp_path)
     assert path == tmp_path / "targets/asc/fig1/digits-smoke-seed=0/manifest.json"
     assert list(path.parent.iterdir()) == [path]
-    written = json.loads(path.read_text())
+    written = unsealed(json.loads(path.read_text()))
     assert written == manifest_of(asked)
     assert written["runs"][0] == {
         "run_id": asked.runs[0].run_id,
