@@ -39,7 +39,7 @@ def test_choosing_a_method(tmp_path: Path) -> None:
     page = (DOCS / "tutorials" / "choose_a_method.md").read_text("utf-8")
     _, found, ranked, compared, released, fitted = follow(page, tmp_path)
     assert "3,000" in found
-    assert "ASC" in ranked and "privacy.secure=true" in ranked.splitlines()[-1]
+    assert "ASC" in ranked and "privacy.secure=true" in ranked.splitlines()[-2]
     assert "| algorithm.group_lr" in compared and "p Holm" in compared
     assert "WGA" in released
     assert "'wga'" in fitted

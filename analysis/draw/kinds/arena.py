@@ -6,7 +6,7 @@ privacy, the rows in the order of mean ranks; and below, for each data set, WGA 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +16,7 @@ import pandas as pd
 from rawls.analysis.compare.advice import advice
 from rawls.analysis.draw.drawing import Drawing, Write, table_files, text_file
 from rawls.analysis.draw.figures import COLOURS, PAGE, STAMP, svg, write
-from rawls.analysis.draw.kinds.ranking import left_out, rankings
+from rawls.analysis.draw.kinds.ranking import OTHER_RELATION, is_other, left_out, rankings, relation_of
 from rawls.analysis.draw.stamps import notices, progress, stamp, target_verdict
 from rawls.analysis.draw.tables import Cell, Table, csv_text, spread_text
 from rawls.analysis.draw.titles import DASH, dataset_title
@@ -81,22 +81,31 @@ def _by_budget(manifest: Manifest, store: Store, runs: pd.DataFrame) -> dict[flo
 def _table(manifest: Manifest, budget: float, rankings: Rankings, runs: pd.DataFrame) -> Table:
     found = standings(rankings)
     datasets = list(rankings)
-    rows = [[*_told(one, found[0]), *(_score(rankings[dataset], one.method) for dataset in datasets)] for one in found]
+    marked = {place.method for places in rankings.values() for place in places if is_other(place, relation_of(places))}
+    rows = [
+        [*_told(one, found[0], marked), *(_score(rankings[dataset], one.method) for dataset in datasets)]
+        for one in found
+    ]
     several = len(datasets) >= LEAST_TESTED
     tested = "; p by Wilcoxon's signed ranks, Holm over all methods" if several else ""
     return Table(
         caption=". ".join([f"{manifest.title}: ε = {budget:g}", EXPLAINED + tested, *notices(runs)]) + ".",
         header=["Method", "Rank", "Against the first", *map(dataset_title, datasets)],
+        notes=[f"{OTHER_RELATION} proven for another neighbouring relation: not the same guarantee."] if marked else [],
         rows=[[Cell(text=text) for text in row] for row in rows],
     )
 
 
-def _told(one: Standing, first: Standing) -> list[str]:
+def _told(one: Standing, first: Standing, marked: Collection[str]) -> list[str]:
     if math.isnan(one.rank):
         return [one.method, DASH, DASH]
     p = "" if math.isnan(one.p) else f" (p {one.p:.3f})"
     against = DASH if one is first else f"{one.won} : {one.lost}{p}"
-    return [one.method, f"{one.rank:.1f}" + (f" (on {one.on})" if one.on < first.on else ""), against]
+    return [
+        one.method + OTHER_RELATION * (one.method in marked),
+        f"{one.rank:.1f}" + (f" (on {one.on})" if one.on < first.on else ""),
+        against,
+    ]
 
 
 def _score(places: Sequence[Place], method: str) -> str:

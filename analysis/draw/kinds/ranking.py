@@ -90,9 +90,9 @@ def table_of(title: str, places: Sequence[Place], runs: pd.DataFrame) -> Table:
     Args:
         runs: all that were asked for, for what must be said of them.
     """
-    relation = _relation(places)
+    relation = relation_of(places)
     told = pd.concat([place.runs for place in places])
-    marked = any(_is_other(place, relation) for place in places)
+    marked = any(is_other(place, relation) for place in places)
     notes = [
         f"Neighbours: {relation or DASH}.",
         *([f"{OTHER_RELATION} proven for another relation than the others: not the same guarantee."] if marked else []),
@@ -102,19 +102,19 @@ def table_of(title: str, places: Sequence[Place], runs: pd.DataFrame) -> Table:
     return Table(
         caption=". ".join([headline(title, runs), EXPLAINED, *notices(runs)]) + ".",
         header=HEADER,
-        rows=[_cells(place, other=_is_other(place, relation)) for place in places],
+        rows=[_cells(place, other=is_other(place, relation)) for place in places],
         notes=[" ".join(notes)],
         num_labels=3,
     )
 
 
-def _relation(places: Sequence[Place]) -> str:
+def relation_of(places: Sequence[Place]) -> str:
     """That of most methods, in words."""
     proven = pd.concat([place.runs["neighbouring"] for place in places if place.private] or [pd.Series(dtype=object)])
     return "" if proven.dropna().empty else str(proven.mode().iloc[0]).replace("_", " ")
 
 
-def _is_other(place: Place, relation: str) -> bool:
+def is_other(place: Place, relation: str) -> bool:
     return place.private and bool((place.runs["neighbouring"].str.replace("_", " ") != relation).any())
 
 
