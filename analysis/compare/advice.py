@@ -18,6 +18,8 @@ def advice(places: Sequence[Place], *, of: str = "") -> str:
         of: the dataset, where there are several.
     """
     private = [place for place in places if place.rank]
+    if not places:
+        return f"{of or 'Here'}: there are no validation rows to choose by; give dataset.validation a share."
     if not private:
         return f"{of or 'Here'}: no method with privacy is trained yet."
     first, *others = private

@@ -39,6 +39,7 @@ Axes = dict[str, list[str]]
 """The overrides (`key=value`) that a grid takes for each key."""
 
 MAX_NAME = 100
+HELD_OUT = 0.1  # of the training rows
 
 # What Hydra's grammar reads as something else than a text.
 _NO_TEXTS = ("null", "true", "false", "inf", "nan")
@@ -257,6 +258,8 @@ def _seeds(
 ) -> Iterable[ComposedRun]:
     """The runs of one point of a grid."""
     overrides = _multiplied(compose, overrides)
+    if experiment is not None and experiment["fitting"]:
+        overrides = _held_out(compose, overrides)
     if experiment is None or any(text.startswith("seed=") for text in overrides):
         points = [overrides]
     else:
@@ -278,6 +281,14 @@ def _refused_label(label: str | None, overrides: Iterable[str]) -> str:
     """'aZB on digits', as far as the overrides say."""
     dataset = [text.partition("=")[2] for text in overrides if text.startswith("dataset=")]
     return " on ".join([str(label), *dataset[:1]])
+
+
+def _held_out(compose: Composer, overrides: tuple[str, ...]) -> tuple[str, ...]:
+    """The overrides, and a share for validation where nothing says one: whoever chooses needs rows to choose by."""
+    dataset, key = compose(overrides)["dataset"], "dataset.validation="
+    if dataset.get("validation", HELD_OUT) or any(text.startswith(key) for text in overrides):
+        return overrides
+    return (*overrides, f"{key}{HELD_OUT}")
 
 
 def _multiplied(compose: Composer, overrides: tuple[str, ...]) -> tuple[str, ...]:

@@ -68,6 +68,14 @@ def test_a_multiple_is_of_what_the_others_come_to() -> None:
     assert all("x" not in text.partition("=")[2] for run in chosen for text in run.overrides if "_lr" in text)
 
 
+def test_whoever_chooses_has_rows_to_choose_by() -> None:
+    few = ["experiment=choose", "seed=0", "algorithm=dpsgd", "optimizer.lr=0.1"]
+    assert plan([*few, "dataset=adult"]).runs[0].config["dataset"]["validation"] == 0.1
+    assert plan([*few, "dataset=adult", "dataset.validation=0.2"]).runs[0].config["dataset"]["validation"] == 0.2
+    assert "validation" not in plan([*few, "dataset=digits"]).runs[0].config["dataset"]
+    assert plan(["experiment=fdpg/table1", "dataset=adult"]).runs[0].config["dataset"]["validation"] == 0
+
+
 def test_targets_that_show_the_same_runs_share_them() -> None:
     demo = ["dataset=digits", "privacy=eps8"]
     table, figure = plan(["experiment=asc/table1", *demo]), plan(["experiment=asc/fig2", *demo])
