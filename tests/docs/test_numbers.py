@@ -133,6 +133,22 @@ def test_wysiwygs_adult_is_the_record() -> None:
     assert table_after("**WYSIWYG on Adult**", FINDINGS) == expected
 
 
+def test_the_arenas_adult_is_the_record() -> None:
+    found: dict[str, dict[str, str]] = {}
+    for row in rows("arena", "table.csv"):
+        found.setdefault(row["method"], {})[row["epsilon"]] = (
+            f"{float(row['test_wga']):.1f} ± {float(row['test_wga_std']):.1f}"
+        )
+    told = table_after("**Adult by sex and income**", FINDINGS)
+    assert len(told) == 5 and told == [[method, found[method]["1"], found[method]["8"]] for method, *_ in told]
+    best = sorted(
+        float(row["test_wga"])
+        for row in rows("arena", "table.csv")
+        if row["epsilon"] == "1" and row["private"] == "True"
+    )
+    assert 75.0 - best[-2] < 8, "as the README says of two methods"
+
+
 def test_every_target_has_its_command() -> None:
     named = set(re.findall(r"rawls reproduce (\w+(?:/\w+)?)|`(\w+/\w+)`|rawls (choose)", REPRODUCE))
     named.add(("choose_private",))  # rawls choose private=true
