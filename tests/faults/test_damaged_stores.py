@@ -1,11 +1,12 @@
 """Files of a store that are damaged, lost, cut or forged: never other numbers, and the same said everywhere."""
 
+import io
 import json
 import random
 import resource
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pandas as pd
@@ -156,19 +157,16 @@ def small_disk(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("command", ["report", "render"])
 @pytest.mark.parametrize("size", [0, 100])
-def test_full_disks(
-    store: Path, tmp_path: Path, command: str, size: int, tally: Tally, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_full_disks(store: Path, tmp_path: Path, command: str, size: int, tally: Tally) -> None:
     """A disk that fills up while a report or a drawing is written: one sentence, and the former one stays."""
     tally.tried()
     root = copied(store, tmp_path / "results")
     words = [command, *([str(manifest(root))] if command == "render" else [f"results.root={root}"])]
     assert main(words) == 0
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    capfd.readouterr()
-    # Where pytest keeps what is printed must not be full too.
-    with capfd.disabled(), small_disk(size):
+    said = io.StringIO()  # where pytest keeps what is printed must not be full too
+    with redirect_stderr(said), redirect_stdout(io.StringIO()), small_disk(size):
         code = main(words)
-    assert code == 2
+    assert code == 2 and "cannot be written (File too large)" in said.getvalue()
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
     tally.survived()

@@ -63,7 +63,9 @@ def _misbehave(config: dict[str, Any], folder: RunFolder, step: int) -> None:
     if step == config.get("fail_at"):
         raise ArithmeticError(f"no inverse at step {step}")
     if step == config.get("full_at"):
-        disks.fill(pytest.MonkeyPatch(), lambda name: name == "checkpoint.pt.tmp")
+        with pytest.MonkeyPatch.context() as patched:  # undone again: some of these run in the test's own process
+            disks.fill(patched, lambda name: name == "checkpoint.pt.tmp")
+            folder.save_checkpoint({})
     if step == config.get("die_at"):
         once = Path(config["once"]) if "once" in config else None
         if once is None or not once.exists():

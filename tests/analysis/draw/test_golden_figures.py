@@ -15,6 +15,8 @@ NAMES += ["group_figure", "group_figure_probed", "group_curve", "time_figure", "
 NAMES += ["stability_bounds", "budget_figure_claimed", "train_test_figure", "train_test_figure_by_epsilon"]
 NAMES += ["robust_figure"]
 NAMES += ["owner_curve", "owner_change", "owner_sweep", "owner_pareto", "owner_plans", "membership_figure"]
+# Pictures of these lie among the records (analysis/reproduced/arena and zb), and their tests hold what they draw.
+RECORDED = {"arena", "ranking", "rates_figure", "crossover_map", "argument_stability"}
 VARIANTS = ("_subplots", "_gaps", "_probed", "_claimed", "_by_epsilon")
 
 
@@ -41,5 +43,5 @@ def test_another_result_looks_different(name: str, results_root: Path) -> None:
 
 def test_every_kind_that_draws_a_figure_has_a_reference(results_root: Path) -> None:
     assert sorted(figures(results_root)) == sorted(NAMES)
-    drawing = {kind for kind in KINDS if not kind.endswith("_table")}
+    drawing = {kind for kind in KINDS if not kind.endswith("_table")} - RECORDED
     assert {name for name in NAMES if not name.endswith(VARIANTS)} == drawing

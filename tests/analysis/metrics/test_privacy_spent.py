@@ -5,6 +5,7 @@ from rawls.analysis.draw.tables import Table
 from rawls.analysis.metrics.privacy_spent import Privacy, privacy
 from rawls.analysis.read.load import load
 from rawls.analysis.read.manifest import Manifest
+from rawls.runners.store.checksums import of_files
 from tests.analysis.stores import entry, manifest, write_json, write_run, write_unfinished
 
 RELEASE = {
@@ -125,10 +126,14 @@ def test_the_sheet_of_the_first_seed_is_found_and_runs_of_earlier_versions_have_
     found = spent(results_root, [("a", "asc", {"plan": plan()}), ("b", "asc", {"plan": plan()})])
     assert found is not None and found.sheets == {}
     for run in ("a", "b"):
-        (results_root / "runs" / run / "privacy.md").write_text(f"# Sheet of {run}, ε", encoding="utf-8")
+        folder = results_root / "runs" / run
+        (folder / "privacy.md").write_text(f"# Sheet of {run}, ε", encoding="utf-8")
+        names = [path.name for path in folder.iterdir()]
+        (folder / "checksums.json").write_text(of_files(folder, names), encoding="utf-8")
     drawn = Manifest.of(manifest("asc/table1", [entry("a", seed=0), entry("b", seed=1)], kind="accuracy_table"))
     again = said_of(results_root, drawn)
     assert again is not None and again.sheets == {f"ASC, {DATA}, ε = 1": "# Sheet of a, ε"}
     (results_root / "runs" / "a" / "privacy.md").write_bytes(b"\xff")
     damaged = said_of(results_root, drawn)
-    assert damaged is not None and damaged.sheets == {}
+    assert damaged is not None, "a run whose sheet is not what was written is left out, and the next seed's is shown"
+    assert damaged.sheets == {f"ASC, {DATA}, ε = 1": "# Sheet of b, ε"}

@@ -1,3 +1,5 @@
+import csv
+
 import pytest
 
 from rawls.analysis.read.papers_numbers import FOLDER, agreement, reported
@@ -196,9 +198,9 @@ def test_a_figure_has_no_printed_numbers_and_neither_has_an_unknown_paper() -> N
 
 def test_every_file_has_the_agreed_columns_and_no_cell_twice() -> None:
     for path in FOLDER.glob("*.csv"):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        assert lines[0] == "paper,table,method,column,mean,std,n,source"
-        keys = [tuple(line.split(",")[:4]) for line in lines[1:]]
+        head, *lines = csv.reader(path.read_text(encoding="utf-8").splitlines())
+        assert ",".join(head) == "paper,table,method,column,mean,std,n,source"
+        keys = [tuple(line[:4]) for line in lines]
         assert len(keys) == len(set(keys))
         assert {key[0] for key in keys} == {path.stem}
 

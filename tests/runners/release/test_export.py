@@ -245,7 +245,7 @@ def interrupted(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (damage, r"weights\.safetensors is not what the run wrote"),
+        (damage, r"weights\.safetensors is not what was written"),
         (lambda folder: without_checksum(folder, "weights.safetensors"), "taken from records, which hold no weights"),
         (lambda folder: without_checksum(folder, "inputs.json"), "of an earlier version of rawls.*retrain=true"),
         (failed, "failed, so it has no final weights"),

@@ -17,7 +17,9 @@ from tests.tree import ROOT
 RECORD = ROOT / "analysis" / "reproduced"
 COMMANDS = {
     words[0]: words[1:]
-    for words in map(shlex.split, re.findall(r"`rawls \w+ (\w+/[^`]*)`", (RECORD / "README.md").read_text("utf-8")))
+    for words in map(
+        shlex.split, re.findall(r"`rawls (?:reproduce|render) ([^`]*)`", (RECORD / "README.md").read_text("utf-8"))
+    )
 }
 # Unbalanced MNIST as it was tuned when the calibration was recorded: no plan depends on it, every id does.
 TUNED_BEFORE = [
