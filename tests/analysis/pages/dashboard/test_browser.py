@@ -27,7 +27,8 @@ FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-NAMES = ("Papers", "Target", "Compare", "Curves", "Privacy", "Audit", "Runs")
+NAMES = ("Methods", "Papers", "Target", "Compare", "Curves", "Privacy", "Audit", "Runs")
+FIRST = "Which method?"
 SWEEP = ["reproduce", "asc/table1", "dataset=digits", "algorithm=asc,dpsgd", "scale=smoke", "privacy=eps8"]
 SWEEP += ["tracking=off"]
 # Streamlit looks for its root below a page's own address first, and does not find it there.
@@ -112,7 +113,7 @@ def open_when_served(page: Page, address: str) -> None:
         if subprocess.run([sys.executable, "-c", _CONNECT, address.rpartition(":")[2]], check=False).returncode == 0:
             break
     page.goto(address)
-    expect(page.get_by_role("heading", level=1)).to_have_text("Papers")
+    expect(page.get_by_role("heading", level=1)).to_have_text(FIRST)
 
 
 _CONNECT = (
@@ -140,7 +141,7 @@ def photograph(page: Page, name: str) -> None:
 
 def visit(page: Page, name: str) -> None:
     page.get_by_role("link", name=name, exact=True).first.click()
-    expect(page.get_by_role("heading", level=1)).to_have_text(name)
+    expect(page.get_by_role("heading", level=1)).to_have_text(FIRST if name == "Methods" else name)
 
 
 def choose(page: Page, label: str, option: str) -> None:
@@ -178,6 +179,7 @@ def test_every_page_opens_and_is_photographed(browser: Browser, address: str) ->
 
 def test_one_click_leads_from_a_paper_to_its_table_and_to_a_comparison(browser: Browser, address: str) -> None:
     with looked_at(browser, address) as page:
+        visit(page, "Papers")
         page.get_by_role("link", name="table1: Worst-case and average group accuracy").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Target")
         expect(page.get_by_text("4 of 4 runs")).to_be_visible()
@@ -189,6 +191,14 @@ def test_one_click_leads_from_a_paper_to_its_table_and_to_a_comparison(browser: 
         expect(page.get_by_role("columnheader", name="95 % interval")).to_be_visible()
         choose(page, "Compared with", "DPSGD")
         expect(page.get_by_role("caption").filter(has_text="minus that of DPSGD")).to_be_visible()
+
+
+def test_the_first_page_says_whom_to_take_and_leads_to_the_curves(browser: Browser, address: str) -> None:
+    with looked_at(browser, address) as page:
+        expect(page.get_by_text("of 2 methods").or_(page.get_by_text("No method reaches every group"))).to_be_visible()
+        expect(page.locator("[data-testid=stDataFrame]")).to_be_visible()
+        page.get_by_role("link", name="their curves").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Curves")
 
 
 def test_a_link_shows_the_same_view_to_somebody_else(browser: Browser, address: str) -> None:
