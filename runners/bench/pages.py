@@ -55,6 +55,7 @@ ALL_RUNS = _select("sweep", "all runs")
 EVERY_CONFIGURATION = _several("configurations", lambda options: options)
 # page -> what a visitor does there, one thing after another
 VISITS: dict[str, dict[str, Act]] = {
+    "methods": {},
     "papers": {},
     "target": {
         "a figure": _select("target", f"asc/fig2 · {_VARIANT}"),
