@@ -170,7 +170,7 @@ Each method has a few settings around the recipe's, and the one of highest valid
 validation rows, which no epsilon here covers. It ends with a table, a sentence, and the command that trains the
 winner for release.
 private=true gives one model instead, with the choice inside epsilon: the best, by a noisy score, of a random number of
-tries (privacy.tries=10 in the mean; Papernot and Steinke 2022). The other tries are deleted unseen.""",
+tries (privacy.tries=10 in the mean; Papernot and Steinke 2022). The other tries are deleted.""",
     ),
     "render": Command(
         call=_in("cli.reproduce", "render"),

@@ -54,7 +54,8 @@ class Choice:
         return (
             f"The best of a random number of tries, {self.stopping.tries:g} in the mean, with {self.candidates} "
             f"candidates: ε = {self.epsilon:g} at δ = {self.delta:.3g} covers the choice, for training and validation "
-            "rows. The other tries are deleted, unseen."
+            "rows. It does not where somebody learns how many tries there were, or what came of the others: those are "
+            "deleted, and what the terminal showed of them is not to be passed on, nor the exact validation scores."
         )
 
 
@@ -126,5 +127,6 @@ def _tries(
     for place, seed, noise in draws:
         given = [text for text in candidates[place].overrides if not text.startswith(_CHOSEN_BY_TRIES)]
         config = compose((*given, f"seed={seed}", "tracking=off"))
-        found.append((config | {"results": config["results"] | {"root": str(folder)}}, noise))
+        # Alone, for environment.json says how many runs trained together: that many tries, at least, there were.
+        found.append((config | {"alone": True, "results": config["results"] | {"root": str(folder)}}, noise))
     return found

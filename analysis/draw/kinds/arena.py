@@ -6,8 +6,9 @@ privacy, the rows in the order of mean ranks; and below, for each data set, WGA 
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -124,8 +125,8 @@ def _flat(budget: float, dataset: str, place: Place) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _write(make: "partial[Figure]", form: str, path: "object") -> None:
-    write(make, path, form=form)  # type: ignore[arg-type]
+def _write(make: Callable[[], "Figure"], form: str, path: Path) -> None:
+    write(make, path, form=form)
 
 
 def _figure(found: Mapping[float, Rankings], stamped: str) -> "Figure":

@@ -85,7 +85,9 @@ def test_the_chosen_run_is_published_whole_and_no_other(tmp_path: Path, monkeypa
     assumed = " ".join(json.loads((published / "ledger.json").read_text())["assumptions"])
     assert "chosen as the best of a random number of tries, 3 in the mean: epsilon covers the choice" in assumed
     assert choice.config["privacy"]["secure"] is True
-    assert "The other tries are deleted, unseen." in choice.told()
+    assert "those are deleted, and what the terminal showed of them is not to be passed on" in choice.told()
+    assert all(config["alone"] for config in seen), "a fleet's size is stored, and would tell how many there were"
+    assert json.loads((published / "environment.json").read_text())["fleet"] == 1
 
 
 def test_without_the_choice_the_same_noise_would_claim_less(tmp_path: Path) -> None:
