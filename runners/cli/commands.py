@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rawls.runners.cli import completion
 from rawls.runners.cli.arguments import plain, quoted
-from rawls.runners.cli.planned import planned, told
+from rawls.runners.cli.planned import OF_NO_PAPER, planned, told
 from rawls.runners.config.errors import ConfigError, guarded, nearest
 from rawls.runners.store.stored import AUDITS, MANIFEST, variants
 
@@ -34,12 +34,13 @@ def targets(arguments: list[str]) -> int:
     from rawls.runners.config.compose import choices, look_also_in
 
     overrides = look_also_in(arguments)
-    plans = [planned(target, overrides) for target in choices("experiment")]
+    plans = [planned(target, overrides) for target in choices("experiment") if target not in OF_NO_PAPER]
     asked: list[dict[str, object] | Path] = []
     drawn = variants(plans[0].root)
     for plan in plans:
         others = [path for path in drawn.get(str(plan.target), []) if path.parent.name != plan.variant]
         asked += [told(plan), *others]
+    asked += [path for target in OF_NO_PAPER for path in drawn.get(target, [])]
     table = status_of(plans[0].root, asked).drop(columns="title")
     rows = [list(table.columns), *table.astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -65,7 +66,7 @@ def report(arguments: list[str]) -> int:
     if unknown := [name for name in names if name not in every]:
         raise ConfigError(f"unknown target '{unknown[0]}': {nearest(unknown[0], every)}")
     asked: list[dict[str, object] | Path] = []
-    for name in [name for name in every if name in names or not names]:
+    for name in [name for name in every if name in names or (not names and (name in found or name not in OF_NO_PAPER))]:
         # What ran says more than the plan of a command that nobody gave; without it, the plan says what is missing.
         asked += found.get(name) or [told(planned(name, list(map(quoted, overrides))))]
     print(f"Written: {write(root, asked)}")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 CHOICE, PRIVATE_CHOICE = "choose", "choose_private"  # the experiments behind `rawls choose`
+OF_NO_PAPER = (CHOICE, PRIVATE_CHOICE, "arena")  # thousands of runs, of which nobody misses any before asking for some
 
 
 def no_name(what: str, group: str) -> ConfigError:
