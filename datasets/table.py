@@ -94,8 +94,18 @@ class Table(OwnFiles):
         return {name for name in (self.label, self.owner, self.split, *self.drop) if name is not None}
 
 
+MOST_CODES = 20  # different whole numbers that may as well be names
+
+
 def _notes(columns: Mapping[str, Column], encoding: Encoding) -> Iterator[str]:
     """What a careful reader would ask."""
+    numbers = [columns[part.name] for part in encoding.parts if not isinstance(part, Category) and part.bounds is None]
+    if codes := {column.name: count for column in numbers if 2 < (count := _different(column)) <= MOST_CODES}:
+        told = ", ".join(f"{name} ({count})" for name, count in codes.items())
+        yield (
+            f"few different whole numbers, taken as amounts: {told}; if they are codes, set "
+            f"dataset.as_category=[{','.join(codes)}]"
+        )
     for part in encoding.parts:
         column = columns[part.name]
         if isinstance(part, Category):
@@ -124,6 +134,13 @@ def _numbers_rows(column: Column) -> bool:
 def _names_rows(column: Column) -> bool:
     assert column.numbers is not None
     return not (column.numbers % 1).any() and len(np.unique(column.numbers)) == len(column.numbers)
+
+
+def _different(column: Column) -> int:
+    """How many whole numbers it has; 0 where others are among them."""
+    assert column.numbers is not None
+    found = np.unique(column.numbers[~np.isnan(column.numbers)])
+    return 0 if (found % 1).any() else len(found)
 
 
 def _outside(column: Column, part: Number) -> int:

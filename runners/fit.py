@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from rawls.datasets.core import given as given_data
 from rawls.models.architectures.parts import given as given_model
-from rawls.runners.config.compose import compose_given, run_id
+from rawls.runners.config.compose import Composer, run_id
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.release.export import Exported, export_run
 from rawls.runners.release.finished import FinishedRun, put_weights, read_run
@@ -31,6 +31,9 @@ from rawls.runners.training.setup import forget_engines
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Of every run of arrays: what suits a table, and nobody is told.
+OF_ARRAYS = ("dataset=table", "scale=paper", "tracking=off", "device=auto")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,21 +118,7 @@ def fit(
         ConfigError: one sentence that names the value and the way out, before anything is trained.
         RuntimeError: training failed.
     """
-    inputs, labels, named = _arrays(data, groups)
-    classes, numbered = np.unique(labels, return_inverse=True)
-    names, of_group = np.unique(named, return_inverse=True)
-    if len(classes) < 2:
-        raise ConfigError(f"every label is {classes[0]!r}: there is nothing to tell apart")
-    dataset = given_data.hold(
-        inputs,
-        numbered.astype(np.int64),
-        of_group.astype(np.int64),
-        [str(name) for name in names],
-        classes=[str(name) for name in classes],
-        parts=_numbered_parts(parts, len(labels)),
-        test=test,
-        validation=validation,
-    )
+    dataset = held(data, groups, parts, test=test, validation=validation)
     kept = results is not None
     root = Path(results) if results is not None else Path(tempfile.mkdtemp(prefix="rawls-"))
     asked = {
@@ -143,11 +132,10 @@ def fit(
         "seed": seed,
     }
     given = [f"{key}={_text(value)}" for key, value in asked.items() if value is not None or key == "privacy.epsilon"]
-    fixed = ["dataset=table", "recipe=table", "scale=paper", "tracking=off", "device=auto"]
     threads, module = torch.get_num_threads(), given_model.hold(model)
     try:
         specs = {"dataset": dataset, "model": module}
-        config = compose_given([*fixed, *given, *overrides], specs) | {"alone": True}
+        config = Composer(OF_ARRAYS, specs)([*given, *overrides]) | {"alone": True}
         config["results"] = config["results"] | {"root": str(root), "weights": True}
         forget_engines()
         outcome = launcher.train([config], command="rawls.fit")
@@ -194,6 +182,31 @@ def _read(store: Store, ident: str, module: nn.Module, *, kept: bool) -> Fitted:
         privacy=run.privacy,
         folder=folder if kept else None,
         run=run,
+    )
+
+
+def held(
+    data: tuple[Any, Any], groups: Any, parts: Sequence[str] | None, *, test: float, validation: float
+) -> given_data.Given:
+    """Have this process hold arrays as a dataset; arguments as those of `fit`.
+
+    Raises:
+        ConfigError: they do not make one.
+    """
+    inputs, labels, named = _arrays(data, groups)
+    classes, numbered = np.unique(labels, return_inverse=True)
+    names, of_group = np.unique(named, return_inverse=True)
+    if len(classes) < 2:
+        raise ConfigError(f"every label is {classes[0]!r}: there is nothing to tell apart")
+    return given_data.hold(
+        inputs,
+        numbered.astype(np.int64),
+        of_group.astype(np.int64),
+        [str(name) for name in names],
+        classes=[str(name) for name in classes],
+        parts=_numbered_parts(parts, len(labels)),
+        test=test,
+        validation=validation,
     )
 
 

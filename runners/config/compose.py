@@ -59,12 +59,6 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
     return _completed(_resolved(cfg))
 
 
-def compose_given(overrides: Sequence[str], specs: Mapping[str, Any]) -> dict[str, Any]:
-    """What these overrides make, as plain values, with specifications that no file describes in place of theirs."""
-    config = _resolved(_composed(overrides))
-    return _completed(config | {group: dump(spec) for group, spec in specs.items()})
-
-
 def _resolved(cfg: DictConfig) -> dict[str, Any]:
     if found := _from_environment(OmegaConf.to_container(cfg), ""):
         raise ConfigError(
@@ -217,10 +211,12 @@ class Composer:
 
     Args:
         base: overrides of every configuration.
+        specs: specifications that no file describes, by group, in place of those that overrides choose.
     """
 
-    def __init__(self, base: Sequence[str] = ()) -> None:
+    def __init__(self, base: Sequence[str] = (), specs: Mapping[str, Any] | None = None) -> None:
         self._base = tuple(base)
+        self._specs = {group: dump(spec) for group, spec in (specs or {}).items()}
         self._chosen: dict[tuple[str, ...], Chosen] = {}
         self._resolved: dict[tuple[str, ...], dict[str, Any]] = {}
 
@@ -235,7 +231,7 @@ class Composer:
         values = tuple(text for text in overrides if _sets_value(text))
         others = [text for text in overrides if text not in values]
         if _given_twice(values, others):
-            return resolve(_composed([*self._base, *overrides]))
+            return self._complete(_resolved(_composed([*self._base, *overrides])))
         taken = (*self._base, *others)
         if taken not in self._chosen:
             kept = _kept(_places(taken))
@@ -244,12 +240,15 @@ class Composer:
         try:
             plain = found.plain_with(values)
             if plain is not None:
-                return _completed(plain)
+                return self._complete(plain)
             cfg = found.composed_with(values)
         except NOT_COMPOSED:
             # Again as a whole, for an error that names the override.
             cfg = _composed([*self._base, *overrides])
-        return resolve(cfg)
+        return self._complete(_resolved(cfg))
+
+    def _complete(self, plain: dict[str, Any]) -> dict[str, Any]:
+        return _completed(plain | copied(self._specs))
 
 
 def _given_twice(values: Sequence[str], others: Sequence[str]) -> bool:

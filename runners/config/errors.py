@@ -87,6 +87,9 @@ def explain(error: Exception, *, keys: Callable[[], Sequence[str]], choices: Cal
         return f"'{found[1] or found[2]}' is a sweep: add -m, or write KEY=[A,B] for a list"
     if found := re.search(r"Could not override '([^'@]+)@?[^']*'\.\s*No match in the defaults list", text):
         return f"unknown group '{found[1]}': {nearest(found[1], choices(''))}"
+    if found := re.search(r"In '(\w+)/(\w+)': Could not override '(\w+)'", text):
+        # Hydra reads a group that the command line names before those that follow from others.
+        return f"{found[1]}={found[2]} brings its own {found[3]}: leave recipe=NAME out, or name {found[3]}=NAME too"
     for cause in _chain(error):
         if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
             return unknown_key(cause.full_key, keys())

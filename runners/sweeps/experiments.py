@@ -89,17 +89,18 @@ class SweepPlan:
         return Path(self.config["results"]["root"])
 
 
-def plan(arguments: Sequence[str], base: Sequence[str] = ()) -> SweepPlan:
+def plan(arguments: Sequence[str], base: Sequence[str] = (), compose: Composer | None = None) -> SweepPlan:
     """The runs that a command line asks for.
 
     Args:
         arguments: overrides, with sweeps (`a=1,2`) and at most one `experiment=PAPER/TARGET`.
         base: overrides of Hydra's own that decide where configurations are found.
+        compose: what composes them; None is the one of this process.
 
     Raises:
         ConfigError: an argument that cannot be read, a run that cannot be configured, or no run where some are needed.
     """
-    compose = composer(tuple(base))
+    compose = compose or composer(tuple(base))
     asked = [text for text in arguments if re.match(r"\+{0,2}experiment[.=]", text)]
     axes = _command_line(text for text in arguments if text not in asked)
     about = _command_line(asked)

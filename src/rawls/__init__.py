@@ -5,6 +5,7 @@
     fitted = rawls.fit(module, (inputs, labels), groups=sexes, method="asc", epsilon=1)
     fitted.model, fitted.epsilon, fitted.accuracy["test"]["wga"], fitted.history, fitted.ledger, fitted.privacy
     fitted.export("mine")  # weights, a program that needs no rawls, a loader, the model card
+    rawls.choose(module, (inputs, labels), groups=sexes, epsilon=1)  # every method: .table, .advice, .fit()
 
     rawls.export("3f2a", "mine")  # the same of a run of `rawls train`
     rawls.load_model("mine").predict(frame)  # .predict_proba; of a folder of export, or a run
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from rawls.analysis.read.load import Store as Store
     from rawls.analysis.read.load import load as load
     from rawls.runners.budget import budget as budget
+    from rawls.runners.choose import Ranking as Ranking
+    from rawls.runners.choose import choose as choose
     from rawls.runners.fit import Fitted as Fitted
     from rawls.runners.fit import fit as fit
     from rawls.runners.release.export import Exported as Exported
@@ -46,6 +49,7 @@ __all__ = [
     "analysis",
     "budget",
     "calibrate",
+    "choose",
     "datasets",
     "describe",
     "epsilon",
@@ -57,6 +61,7 @@ __all__ = [
     "load_model",
     "Model",
     "models",
+    "Ranking",
     "runners",
     "Store",
 ]
@@ -65,9 +70,11 @@ _LIES_IN = {
     "Exported": "rawls.runners.release.export",
     "Fitted": "rawls.runners.fit",
     "Model": "rawls.runners.release.model",
+    "Ranking": "rawls.runners.choose",
     "Store": "rawls.analysis.read.load",
     "budget": "rawls.runners.budget",
     "calibrate": "rawls.accounting.calibration.find_noise",
+    "choose": "rawls.runners.choose",
     "describe": "rawls.analysis.read.columns",
     "epsilon": "rawls.accounting.accountants",
     "export": "rawls.runners.release.export",

@@ -175,6 +175,23 @@ def test_a_value_that_only_test_rows_have_is_said(path: Path) -> None:
     assert inputs(spec.load(Path()))[test_row, 1:5].tolist() == [0, 0, 0, 0]
 
 
+def test_few_whole_numbers_may_be_codes_and_halves_or_many_are_none(path: Path) -> None:
+    rows = range(240)
+    columns = {
+        "code": [10 + row % 4 for row in rows],
+        "bit": [row % 2 for row in rows],
+        "half": [row % 5 / 2 for row in rows],
+        "many": [row % 21 for row in rows],
+    }
+    changed(path, **columns)
+    told = (
+        "- few different whole numbers, taken as amounts: code (4); if they are codes, set dataset.as_category=[code]"
+    )
+    assert told in table(path).findings.splitlines()
+    assert "taken as amounts" not in table(path, as_category=("code",)).findings
+    assert "taken as amounts" not in table(path, bounds={"code": (10, 13)}).findings
+
+
 @pytest.mark.parametrize(
     ("columns", "fields", "words"),
     [

@@ -50,11 +50,16 @@ def rankings(manifest: Manifest, store: Store, runs: pd.DataFrame) -> dict[str, 
     return {dataset: ranked(places) for dataset, places in found.items()}
 
 
-def leaders(manifest: Path) -> list[str]:
-    """The runs of the method that comes first on each dataset, by a manifest that was written."""
+def rankings_of(manifest: Path) -> dict[str, list[Place]]:
+    """The same by a manifest that was written."""
     read = Manifest.read(manifest)
     store = load(results_root(manifest), read.run_ids)
-    found = rankings(read, store, read.join(store))
+    return rankings(read, store, read.join(store))
+
+
+def leaders(manifest: Path) -> list[str]:
+    """The runs of the method that comes first on each dataset."""
+    found = rankings_of(manifest)
     return [run_id for places in found.values() for run_id in places[0].runs["run_id"] if places[0].rank]
 
 
@@ -70,7 +75,7 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
     )
     told = [advice(places, of=dataset_title(name) if len(found) > 1 else "") for name, places in found.items()]
     summary = "\n".join([*told, *left_out(manifest)])
-    flat = pd.DataFrame([_flat(dataset, place) for dataset, places in found.items() for place in places])
+    flat = pd.DataFrame([row_of(dataset, place) for dataset, places in found.items() for place in places])
     files = table_files("table", tables[0], csv_text(flat.assign(data=stamp(runs)))) if len(tables) == 1 else {}
     text = "\n".join([*(table.markdown() for table in tables), summary])
     return Drawing(text=text, verdict=verdict, files=files, tables=tables, summary=summary)
@@ -146,7 +151,7 @@ def _behind(found: Difference | None, *, apart: bool) -> str:
     return f"{found.mean:.1f}{interval}{'' if apart else ' ='}"
 
 
-def _flat(dataset: str, place: Place) -> dict[str, object]:
+def row_of(dataset: str, place: Place) -> dict[str, object]:
     """A row for programs."""
     behind = place.behind
     return {

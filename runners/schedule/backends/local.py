@@ -1,6 +1,7 @@
 """Trains a sweep by processes of this machine: single-threaded workers that stay, and take one fleet after another.
 
-One run alone is trained in this process: nothing to spawn, nothing to wait for.
+One run alone is trained in this process: nothing to spawn, nothing to wait for. So is, one fleet after another, what is
+of arrays or a module that live in this process only (`rawls.fit`, `rawls.choose`).
 """
 
 import itertools
@@ -8,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
+from rawls.runners.config.specifications import name_of
 from rawls.runners.process import lifecycle, memory, worker
 from rawls.runners.process.worker import Fleet, PlannedRun
 from rawls.runners.schedule import planner
@@ -25,6 +28,7 @@ from rawls.runners.store.results_store import Store
 
 INTERRUPTED_EXIT_CODE = 130
 INTERRUPTED = "interrupted; run the same command again to go on"
+GIVEN = "given"  # what datasets and models are called that live in one process
 _POLL_SECONDS = 0.2
 _FAREWELL_SECONDS = 10
 
@@ -47,21 +51,29 @@ class ThisMachine(Backend):
             session.rest()
 
     def train(self, missing: Sequence[PlannedRun], *, store: Store, shown: Reporter, task: str) -> bool:
-        if len(missing) > 1:
+        if len(missing) > 1 and not any(map(_lives_here, missing)):
             return super().train(missing, store=store, shown=shown, task=task)
         with lifecycle.Stop(_leave_at_once) as stop:
             lifecycle.prepare_process()
-            for run in missing:
-                shown.fleet_started(0, {run.run_id: run.label})
-                worker.train(
-                    (run,),
+            waiting = deque(planner.pack_fleets(missing, workers=1))
+            while waiting and not stop.requests:
+                fleet = waiting.popleft()
+                shown.fleet_started(0, {run.run_id: run.label for run in fleet})
+                again = worker.train(
+                    fleet,
                     store=store,
                     train_fleet=worker.load(task),
                     send=lambda message: shown.message(0, message),
                     asked_to_stop=lambda: stop.requests > 0,
                 )
                 shown.fleet_ended(0)
+                waiting.extend((run,) for run in fleet if run.run_id in again)
             return stop.requests > 0
+
+
+def _lives_here(run: PlannedRun) -> bool:
+    """Whether its data or its module is of this process (`given`)."""
+    return any(name_of(run.config[group]) == GIVEN for group in ("dataset", "model") if group in run.config)
 
 
 def _leave_at_once(requests: int) -> None:

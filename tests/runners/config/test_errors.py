@@ -5,6 +5,7 @@ import sys
 import pytest
 from hydra.errors import MissingConfigException
 
+from rawls.runners.config.compose import compose
 from rawls.runners.config.errors import ConfigError, RunsFailed, explain, guarded, nearest, unknown_key
 from tests.tree import ROOT
 
@@ -101,6 +102,13 @@ def test_a_dataset_without_a_recipe_is_told_what_is_missing() -> None:
     error = MissingConfigException("In 'config': Could not find 'recipe/mine'\n\nConfig search path:")
     sentence = explain(error, keys=list, choices=lambda group: {"dataset": ["mine"]}[group])
     assert sentence == "dataset=mine has no recipe: choose one with recipe=NAME, or write conf/recipe/mine.yaml"
+
+
+def test_a_recipe_by_name_and_a_method_with_a_model_of_its_own_need_the_model_named() -> None:
+    named = ["recipe=digits", "algorithm=dp_oco_worst_group", "dataset=digits"]
+    with pytest.raises(ConfigError, match="dp_oco_worst_group brings its own model: leave recipe=NAME out, or name mo"):
+        compose(named)
+    assert compose([*named, "model=logistic"]) == compose(named[1:])
 
 
 def test_an_error_nobody_foresaw_is_still_one_line() -> None:
