@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
-from scipy.linalg import hadamard
 
 from rawls.datasets.core.base import Data, Dataset, Provenance
 from rawls.datasets.core.known_risk import KnownRisk, Risks
@@ -137,6 +136,8 @@ class WorstGroup(Dataset):
 
     def means(self) -> Array:
         """Of label x input, [group, input]."""
+        from scipy.linalg import hadamard  # here: data are specified without it, within a moment
+
         rows = hadamard(self.dimension) / math.sqrt(self.dimension)
         v, numbers = rows[0], np.arange(self.groups)
         if self.instance == "appendix_d":

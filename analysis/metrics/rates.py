@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
 
 Numbers = NDArray[np.float64]
 
@@ -45,6 +44,8 @@ def slope(xs: Sequence[float], excess: Sequence[Numbers]) -> Slope:
         return Slope(value=value, low=math.nan, high=math.nan, local=local)
     without = [_fitted(logs, _logs([np.delete(of_x, seed, 1) for of_x in excess])) for seed in range(seeds)]
     error = math.sqrt((seeds - 1) / seeds * float(np.square(np.subtract(without, np.mean(without))).sum()))
+    from scipy import stats  # here, for it takes a second to import
+
     reach = float(stats.t.ppf(0.975, seeds - 1)) * error
     return Slope(value=value, low=value - reach, high=value + reach, local=local)
 
@@ -70,8 +71,9 @@ def dp_oco_rate(rows: float, groups: float, dimension: float, epsilon: float) ->
 
 def groups_from_which_dp_oco_leads(rows: float, dimension: float, epsilon: float) -> float:
     """Where the rates cross: below, that of Theorem 2 is smaller; infinity, if it stays so up to a row a group."""
+    from scipy.optimize import brentq  # here, as above
 
     def lead(groups: float) -> float:
         return phased_erm_rate(rows, groups, dimension, epsilon) - dp_oco_rate(rows, groups, dimension, epsilon)
 
-    return float(optimize.brentq(lead, 1e-9, rows)) if lead(rows) > 0 else math.inf
+    return float(brentq(lead, 1e-9, rows)) if lead(rows) > 0 else math.inf

@@ -67,6 +67,10 @@ class Chosen:
             functools.reduce(operator.getitem, parents, plain)[last] = copied(value)
         return plain
 
+    def refers_to(self, key: str) -> bool:
+        """Whether other keys may take their values from this one."""
+        return any(overlap(key, other) for other in self._references)
+
     def _kept_with(self, overrides: Sequence[str]) -> dict[str, Any] | None:
         """The same by Hydra, or as it was kept; None where more than configurations may have a say in it."""
         if self._kept is None or "" in self._references or any("$" in text for text in overrides):
@@ -90,8 +94,7 @@ class Chosen:
         """What an override sets its key to, once the schema has converted it; this class itself if not only that."""
         if text not in self._values:
             key, _, value = text.partition("=")
-            referred_to = any(overlap(key, other) for other in self._references)
-            plain = not referred_to and "$" not in value and "?" not in value and _is_single(self._plain, key)
+            plain = not self.refers_to(key) and "$" not in value and "?" not in value and _is_single(self._plain, key)
             converted = _converted(text) if plain else Chosen
             self._values[text] = converted if _is_plain(converted) else Chosen
         return self._values[text]

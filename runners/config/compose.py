@@ -39,6 +39,7 @@ CONFIG_NAME = "config"
 CONF = Path(conf.__file__).parent
 _folders = [CONF]  # where configurations lie: ours, and the user's own (`look_also_in`)
 ID_LENGTH = 16
+_SEED = re.compile(r"seed=\d{1,9}")
 # What composing raises for what a user can get wrong.
 NOT_COMPOSED = (HydraException, OmegaConfBaseException, yaml.YAMLError, AssertionError)
 
@@ -219,20 +220,39 @@ class Composer:
         self._specs = {group: dump(spec) for group, spec in (specs or {}).items()}
         self._chosen: dict[tuple[str, ...], Chosen] = {}
         self._resolved: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._of_any_seed: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def __call__(self, overrides: Sequence[str]) -> dict[str, Any]:
         """The resolved configuration; do not change it, it is shared."""
         key = tuple(overrides)
         if key not in self._resolved:
-            self._resolved[key] = self._resolve(key)
+            self._resolved[key] = self._with_seed(key)
         return self._resolved[key]
+
+    def _with_seed(self, overrides: tuple[str, ...]) -> dict[str, Any]:
+        """The configuration: another seed's, where the same was composed before and no key follows from the seed."""
+        seeds = [text for text in overrides if text.lstrip("+~").startswith("seed")]
+        if len(seeds) != 1 or not _SEED.fullmatch(seeds[0]) or any("$" in text for text in overrides):
+            return self._resolve(overrides)
+        others = tuple(text for text in overrides if text != seeds[0])
+        if others in self._of_any_seed:
+            return self._of_any_seed[others] | {"seed": int(seeds[0].partition("=")[2])}
+        config = self._resolve(overrides)
+        found = self._chosen.get(self._taken(others))
+        if found is not None and not found.refers_to("seed"):
+            self._of_any_seed[others] = config
+        return config
+
+    def _taken(self, overrides: Iterable[str]) -> tuple[str, ...]:
+        """Those that choose or add, of which Hydra is asked once."""
+        return (*self._base, *(text for text in overrides if not _sets_value(text)))
 
     def _resolve(self, overrides: tuple[str, ...]) -> dict[str, Any]:
         values = tuple(text for text in overrides if _sets_value(text))
         others = [text for text in overrides if text not in values]
         if _given_twice(values, others):
             return self._complete(_resolved(_composed([*self._base, *overrides])))
-        taken = (*self._base, *others)
+        taken = self._taken(others)
         if taken not in self._chosen:
             kept = _kept(_places(taken))
             self._chosen[taken] = Chosen(taken, compose=_composed, resolve=_resolved, kept=kept)

@@ -1,11 +1,13 @@
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from omegaconf import OmegaConf
 
-from rawls.runners.config.compose import Composer, choices, compose, hashed, resolve, run_id
+from rawls.runners.config.compose import Composer, choices, compose, hashed, look_also_in, resolve, run_id
 from rawls.runners.config.errors import ConfigError
 from rawls.runners.config.schema import SPECS, Config
 from rawls.runners.config.specifications import name_of
@@ -282,6 +284,36 @@ def test_the_fast_composer_equals_a_plain_composition(overrides: tuple[str, ...]
     composer(("dataset=unbalanced_mnist", "algorithm=azb", "seed=1"))
     for _ in range(2):
         assert outcome(lambda: composer(overrides)) == outcome(lambda: composed(*overrides))
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ("dataset=unbalanced_mnist", "algorithm=azb"),
+        ("schedule.epochs=${seed}",),
+        ("+optimizer.momentum=0.5", "optimizer.lr=2"),
+        ("++seed=4",),
+        ("seed=4",),
+        ("owners=mixed", "algorithm=ino_sgd", "dataset=mnist"),
+    ],
+)
+def test_a_seed_after_another_is_composed_as_if_it_were_the_first(others: tuple[str, ...]) -> None:
+    composer = Composer()
+    for seed in (3, 0, 12):
+        for overrides in ((f"seed={seed}", *others), (*others, f"seed={seed}")):
+            assert outcome(partial(composer, overrides)) == outcome(partial(composed, *overrides))
+
+
+def test_what_follows_from_the_seed_in_a_file_of_ones_own_follows_from_each(tmp_path: Path) -> None:
+    (tmp_path / "optimizer").mkdir()
+    (tmp_path / "optimizer" / "own.yaml").write_text("defaults: [sgd]\nmomentum: 0.${seed}\n")
+    look_also_in([f"--config-dir={tmp_path}"])
+    try:
+        composer = Composer()
+        found = [composer(("optimizer=own", f"seed={seed}"))["optimizer"]["momentum"] for seed in (1, 2, 3)]
+    finally:
+        look_also_in([])
+    assert found == [0.1, 0.2, 0.3]
 
 
 @pytest.mark.parametrize(
