@@ -55,6 +55,9 @@ class MarginLoss:
     def _at_zero(self) -> float:
         return float(self.value(torch.zeros(1, dtype=torch.float64))) + self.offset
 
+    def num_labels(self, num_classes: int) -> int:
+        return 2 * num_classes if self.offset else num_classes
+
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         return self._shifted(self.value(_signs(labels, logits) * (logits[..., 1] - logits[..., 0])), labels)
 

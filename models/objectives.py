@@ -31,6 +31,10 @@ class Objective(Protocol):
         """The largest loss where all logits are 0."""
         ...
 
+    def num_labels(self, num_classes: int) -> int:
+        """How many labels there are: a label may say more than the class."""
+        ...
+
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Losses [sample], through which autograd finds its way."""
         ...
@@ -58,6 +62,9 @@ class CrossEntropy:
 
     def at_zero(self, num_classes: int) -> float:
         return math.log(num_classes)
+
+    def num_labels(self, num_classes: int) -> int:
+        return num_classes
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         return nn.functional.cross_entropy(logits, labels, reduction="none")

@@ -37,26 +37,27 @@ def slope(xs: Sequence[float], excess: Sequence[Numbers]) -> Slope:
     Args:
         excess: for each x, [signal, seed]; the same number of seeds for all.
     """
-    logs, whole = np.log(xs), _logs(excess)
-    value, seeds = _fitted(logs, whole), excess[0].shape[1]
-    local = tuple((np.diff(whole) / np.diff(logs)).tolist())
+    means, seeds = _means(excess), excess[0].shape[1]
+    value, local = fitted(xs, means), tuple((np.diff(np.log(means)) / np.diff(np.log(xs))).tolist())
     if seeds < 2:
         return Slope(value=value, low=math.nan, high=math.nan, local=local)
-    without = [_fitted(logs, _logs([np.delete(of_x, seed, 1) for of_x in excess])) for seed in range(seeds)]
-    error = math.sqrt((seeds - 1) / seeds * float(np.square(np.subtract(without, np.mean(without))).sum()))
     from scipy import stats  # here, for it takes a second to import
 
+    without = [fitted(xs, _means([np.delete(of_x, seed, 1) for of_x in excess])) for seed in range(seeds)]
+    error = math.sqrt((seeds - 1) / seeds * float(np.square(np.subtract(without, np.mean(without))).sum()))
     reach = float(stats.t.ppf(0.975, seeds - 1)) * error
     return Slope(value=value, low=value - reach, high=value + reach, local=local)
 
 
-def _logs(excess: Sequence[Numbers]) -> Numbers:
-    return np.log([of_x[hardest(of_x)].mean() for of_x in excess])
-
-
-def _fitted(x: Numbers, y: Numbers) -> float:
+def fitted(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """The slope of the logarithm of y on that of x."""
+    x, y = np.log(xs), np.log(ys)
     centred = x - x.mean()
     return float(centred @ y / (centred @ centred))
+
+
+def _means(excess: Sequence[Numbers]) -> list[float]:
+    return [float(of_x[hardest(of_x)].mean()) for of_x in excess]
 
 
 def phased_erm_rate(rows: float, groups: float, dimension: float, epsilon: float) -> float:

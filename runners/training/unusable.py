@@ -10,6 +10,7 @@ import torch
 
 from rawls.datasets.core.base import Data, InMemory, rows_at_once
 from rawls.datasets.core.picked import Picked
+from rawls.models.objectives import OBJECTIVES
 
 
 @lru_cache(maxsize=4)
@@ -19,8 +20,8 @@ def unusable(data: Data) -> str:
     Raises:
         ValueError: labels that number no class.
     """
-    labels = data.labels
-    wrong = torch.zeros(0) if labels.is_floating_point() else labels[(labels < 0) | (labels >= data.num_classes)]
+    labels, most = data.labels, OBJECTIVES[data.loss].num_labels(data.num_classes)
+    wrong = torch.zeros(0) if labels.is_floating_point() else labels[(labels < 0) | (labels >= most)]
     if labels.is_floating_point():
         count = int((~labels.isfinite()).sum())
         raise ValueError(f"labels are {labels.dtype}, {count} of {len(labels)} not finite: number the classes from 0")

@@ -9,6 +9,7 @@ Options of `draw`, besides those of every kind:
     sections   {part of the labels: title}, a panel each
     over       {part: coordinate}, what varies in it
     measured   {method: empirical}; default population: where its excess risk is taken
+    terms      {part: sampling}; default privacy: which term of Theorem 2 the part shows
 What a theorem says of a method and part stands in analysis/reported under `method` and the part as its column.
 """
 
@@ -25,7 +26,9 @@ from rawls.analysis.draw.kinds.curves import NOTHING, drawing, plain_table, with
 from rawls.analysis.draw.stamps import target_verdict
 from rawls.analysis.draw.tables import Table
 from rawls.analysis.draw.titles import DASH
-from rawls.analysis.metrics.rates import Slope, hardest, slope
+from rawls.analysis.metrics.rates import Slope, fitted, hardest, slope
+from rawls.analysis.metrics.theorems import whole_bound
+from rawls.analysis.read import settings
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest, coordinate
 from rawls.analysis.read.papers_numbers import reported
@@ -46,6 +49,7 @@ def rates_figure(manifest: Manifest, store: Store) -> Drawing:
     measured: dict[str, str] = manifest.draw.get("measured", {})
     taken = [row[f"excess_{measured.get(row['named'], 'population')}"] for row in done.to_dict("records")]
     done = done.assign(excess=np.array(taken, dtype=float))
+    done = done.assign(bound=_bounds(done, store, manifest.draw.get("terms", {})))
     points, slopes = _points(done)
     stated = {(row.method, row.column): row for row in reported(manifest.paper, manifest.table).itertuples()}
     panels = [_panel(manifest, points, part, over[part], stated) for part in sections(manifest)]
@@ -55,6 +59,14 @@ def rates_figure(manifest: Manifest, store: Store) -> Drawing:
     judged = [line[-1] for line in body if line[-1] != DASH]
     verdict = f"{judged.count('yes')} of {len(judged)} slopes have the theorem's in their 95 % interval"
     return replace(found, verdict=target_verdict(runs, verdict if judged else ""))
+
+
+def _bounds(done: pd.DataFrame, store: Store, terms: dict[str, str]) -> list[float]:
+    """What the theorem of each run bounds its excess by."""
+    known = settings.load(store.root, done["run_id"])
+    return [
+        whole_bound(row, known[row["run_id"]], terms.get(row["part"], "privacy")) for row in done.to_dict("records")
+    ]
 
 
 def _number(value: Any) -> float:
@@ -75,12 +87,13 @@ def _points(done: pd.DataFrame) -> tuple[pd.DataFrame, dict[tuple[str, str], Slo
             place = hardest(of_x)
             signal, mean = cells.loc[x].index[place], of_x[place].mean()
             std = of_x[place].std(ddof=1) if of_x.shape[1] > 1 else 0.0
-            nothing = own.loc[(own["x"] == x) & (own["signal"] == signal), "excess_at_zero"].mean()
+            there = own[(own["x"] == x) & (own["signal"] == signal)]
+            nothing, bound = there["excess_at_zero"].mean(), there["bound"].mean()
             rows.append(
                 {"part": part, "method": named, "x": x, "signal": signal, "mean": mean, "std": std, "at_zero": nothing}
-                | {"n": of_x.shape[1], "low": max(mean - std, of_x[place].min()), "high": mean + std}
+                | {"bound": bound, "n": of_x.shape[1], "low": max(mean - std, of_x[place].min()), "high": mean + std}
             )
-    columns = ["part", "method", "x", "signal", "mean", "std", "at_zero", "n", "low", "high"]
+    columns = ["part", "method", "x", "signal", "mean", "std", "at_zero", "bound", "n", "low", "high"]
     return pd.DataFrame(rows, columns=columns), slopes
 
 
@@ -123,6 +136,7 @@ def _row(
         ", ".join(f"{value:.2f}" for value in found.local),
         f"{own['mean'].iloc[0]:.4f}, {own['mean'].iloc[-1]:.4f}",
         f"{of_nothing[0]:.2f}, {of_nothing[-1]:.2f}",
+        DASH if row is None or own["bound"].isna().any() else f"{fitted(own['x'], own['bound']):.2f}",
         DASH if row is None else row.printed,
         inside,
     ]
@@ -132,9 +146,11 @@ def _table(body: list[list[str]]) -> Table:
     caption = (
         "Slope of the logarithm of the excess worst-group risk (mean over seeds, at the hardest signal) on that of "
         "what varies, with the jackknife's 95 % interval; the local slopes between neighbouring points; the excess at "
-        "both ends; and that over the excess of parameters of 0, which know nothing: near 1 little is learnt yet."
+        "both ends; and that over the excess of parameters of 0, which know nothing: near 1 little is learnt yet. "
+        "Theorem: the exponent of the term that the panel shows; whole bound: the slope, over the same points, of that "
+        "term with its logarithms, of Algorithms 3 and 5 of all terms at the steps and noise of the runs."
     )
     header = ["Panel", "Method", "Range", "Slope", "95 %", "Local slopes", "Excess", "Of knowing nothing"]
     if all(line[-1] == DASH for line in body):  # no theorem is drawn beside
-        return plain_table(caption, header, [line[:-2] for line in body], num_labels=3)
-    return plain_table(caption, [*header, "Theorem", "Inside"], body, num_labels=3)
+        return plain_table(caption.partition(" Theorem:")[0], header, [line[:-3] for line in body], num_labels=3)
+    return plain_table(caption, [*header, "Whole bound", "Theorem", "Inside"], body, num_labels=3)

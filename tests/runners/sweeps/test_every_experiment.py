@@ -12,6 +12,7 @@ import pytest
 
 from rawls.analysis.draw.render import render
 from rawls.runners.config.compose import choices
+from rawls.runners.schedule import launcher
 from rawls.runners.store.results_store import Store
 from rawls.runners.sweeps.experiments import ComposedRun, plan, write_manifest
 from rawls.runners.training.fleet import train_fleet
@@ -36,6 +37,7 @@ def test_it_trains_and_is_drawn(target: str, kinds: tuple[str, ...], tmp_path: P
     asked = plan([f"experiment={target}", *SMALLEST, f"results.root={tmp_path}"])
     store = Store(tmp_path)
     trained = first_of_each(asked.runs, kinds)
+    launcher.preflight([launcher.planned(run.config) for run in trained], store)
     for run in trained:
         folder = store.claim(run.run_id, run.config)
         assert folder is not None

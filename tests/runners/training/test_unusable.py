@@ -39,6 +39,15 @@ def test_bytes_are_finite() -> None:
     assert unusable(data(np.full((ROWS, 2), 255, np.uint8), LABELS)) == ""
 
 
+def test_a_label_may_say_more_than_the_class_where_the_loss_reads_it() -> None:
+    """As on Appendix D's instance, where it says too whether the loss has an offset."""
+    held = vars(data(np.ones((ROWS, 2), np.float32), np.arange(ROWS) % 4)) | {"num_classes": 2}
+    assert unusable(Data(**held | {"loss": "shifted_linear"})) == ""
+    for loss in ("linear", "cross_entropy"):
+        with pytest.raises(ValueError, match="20 of 40 labels are no class, the first is 2: number the 2 classes"):
+            unusable(Data(**held | {"loss": loss}))
+
+
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [

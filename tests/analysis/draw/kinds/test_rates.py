@@ -1,7 +1,9 @@
+import math
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.kinds.rates import rates_figure
@@ -53,13 +55,32 @@ def test_slopes_stand_beside_the_theorems_and_are_judged_by_their_interval(tmp_p
     drawing = drawn(tmp_path, runs)
     assert [[cell.text for cell in row] for row in drawing.tables[0].rows] == [
         ["K", "Algorithm 1", "64 to 256", "-1.00", "[-1.18, -0.82]", "-1.00, -1.00", "0.4000, 0.1000", "0.80, 0.20"]
-        + ["-1", "yes"],
+        + ["–", "-1", "yes"],
         ["K, offline", "Algorithm 3", "64 to 256", "-0.50", "[-0.68, -0.32]", "-0.50, -0.50", "0.4000, 0.2000"]
-        + ["0.80, 0.40", "-1", "no"],
+        + ["0.80, 0.40", "–", "-1", "no"],
     ]
     assert drawing.verdict == "1 of 2 slopes have the theorem's in their 95 % interval"
     drawing.files["figure.csv"](tmp_path / "figure.csv")
     assert set(pd.read_csv(tmp_path / "figure.csv")["signal"]) == {1}
+
+
+def test_the_slope_of_the_whole_bound_stands_beside_its_leading_terms(tmp_path: Path) -> None:
+    runs = power(tmp_path, "Algorithm 1 (private)", -1)
+    for run in runs:
+        size = {"rows": run["coordinates"]["rows"], "groups": 4, "dimension": 8}
+        configured = {
+            "algorithm": {"_target_": "rawls.algorithms.minimax_phased_erm.MinimaxPhasedErm"},
+            "dataset": {"_target_": "rawls.datasets.worst_group.WorstGroup", **size},
+        }
+        path = tmp_path / "runs" / run["run_id"] / "config.yaml"
+        path.write_text(yaml.safe_dump(configured), encoding="utf-8")
+    row = [cell.text for cell in drawn(tmp_path, runs).tables[0].rows[0]]
+
+    def privacy(rows: int) -> float:
+        return math.log(rows / 4) ** 1.5 * math.log(rows) / rows
+
+    assert row[8] == f"{math.log(privacy(256) / privacy(64)) / math.log(4):.2f}", "the middle one lies near the line"
+    assert row[9] == "-1"
 
 
 def test_a_seed_that_lacks_a_run_is_left_out_of_its_whole_curve(tmp_path: Path) -> None:
