@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import erfcx, ndtr
 
 from rawls.accounting.accountants import renyi
 from rawls.accounting.accountants.rdp import RdpAccountant
@@ -90,8 +90,10 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon with Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) <= delta (Balle and Wang 2018)."""
 
     def excess(eps: float) -> float:
-        kept = math.exp(log_ndtr(mu / 2 - eps / mu))
-        return kept - math.exp(eps + log_ndtr(-mu / 2 - eps / mu)) - delta
+        short, far = mu / 2 - eps / mu, mu / 2 + eps / mu
+        # e^eps Phi(-far), both beyond all floats where noise is small: eps - far^2 / 2 = -short^2 / 2.
+        gained = math.exp(-(short**2) / 2) * float(erfcx(far / math.sqrt(2))) / 2
+        return float(ndtr(short)) - gained - delta
 
     if math.isinf(mu):
         return math.inf

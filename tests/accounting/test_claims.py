@@ -178,6 +178,13 @@ def test_advanced_composition_covers_laplace_releases() -> None:
     assert claim is not None and 0.5 * claim < given.epsilon < claim
 
 
+@pytest.mark.parametrize("sigma", [0.1, 0.05])
+def test_hardly_any_noise_is_a_claim_beyond_all_use_and_no_error(sigma: float) -> None:
+    claim = claims.gdp_clt(rate=0.001, noise_multiplier=sigma, steps=1000, delta=1e-6).epsilon
+    mu = 0.001 * math.sqrt(1000) * math.sqrt(math.expm1(sigma**-2))
+    assert claim == pytest.approx(mu**2 / 2, rel=1e-9)
+
+
 def test_no_noise_is_no_finite_claim_and_nothing_done_costs_nothing() -> None:
     assert claims.gdp_clt(rate=0.1, noise_multiplier=0.0, steps=5, delta=1e-5).epsilon is None
     assert claims.gdp_clt(rate=0.1, noise_multiplier=0.01, steps=5, delta=1e-5).epsilon is None
