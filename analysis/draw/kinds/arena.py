@@ -1,5 +1,7 @@
 """Kind `arena`: private methods on several data sets at equal proven budgets; a table for each budget and one figure.
 
+A last table holds each method's claim against what is proven and against what an audit of it showed.
+
 Each method's setting on a data set at a budget is chosen by validation WGA, as the kind `ranking` does; what is shown
 is test WGA. The figure has a map for each budget, whose colours say how far a method lies below the best without
 privacy, the rows in the order of mean ranks; and below, for each data set, WGA against AVG.
@@ -15,6 +17,8 @@ import numpy as np
 import pandas as pd
 
 from rawls.analysis.compare.advice import advice
+from rawls.analysis.draw.audits import Audits, Record
+from rawls.analysis.draw.budget_texts import between
 from rawls.analysis.draw.drawing import Drawing, Write, table_files, text_file
 from rawls.analysis.draw.figures import COLOURS, PAGE, STAMP, svg, write
 from rawls.analysis.draw.kinds.ranking import OTHER_RELATION, is_other, left_out, rankings, relation_of
@@ -23,6 +27,7 @@ from rawls.analysis.draw.tables import Cell, Table, csv_text, spread_text
 from rawls.analysis.draw.titles import DASH, dataset_title
 from rawls.analysis.metrics.arena import LEAST_TESTED, Standing, standings
 from rawls.analysis.metrics.ranking import SCORES, Place
+from rawls.analysis.read.audit_records import audits
 from rawls.analysis.read.load import Store
 from rawls.analysis.read.manifest import Manifest, coordinate
 
@@ -37,6 +42,7 @@ EXPLAINED = (
     "Test WGA in percent, mean ± standard deviation over seeds; each method's setting by validation WGA. Rank: mean "
     "over data sets of the place by test WGA among the private methods. Against the first: data sets won and lost"
 )
+AUDITED = ("Attack", "Claimed", "Proven", "At least")
 MOST_BELOW = 60.0  # points below the best without privacy, from which on the map is darkest
 
 
@@ -47,6 +53,7 @@ def draw(manifest: Manifest, store: Store) -> Drawing:
     if not any(found.values()):
         return Drawing(text=f"{manifest.title}\n\nNothing is trained yet: {progress(runs)}.", verdict=verdict)
     tables = tuple(_table(manifest, budget, places, runs) for budget, places in found.items())
+    tables += (_claims(found, audits(store.root)),)
     summary = "\n".join([
         *(
             advice(places, of=f"{dataset_title(dataset)}, ε = {budget:g}")
@@ -95,6 +102,47 @@ def _table(manifest: Manifest, budget: float, rankings: Rankings, runs: pd.DataF
         notes=[f"{OTHER_RELATION} proven for another neighbouring relation: not the same guarantee."] if marked else [],
         rows=[[Cell(text=text) for text in row] for row in rows],
     )
+
+
+def _claims(found: Mapping[float, Rankings], records: Sequence[Record]) -> Table:
+    """What each private method's paper would claim at each budget, and what an attack on it showed."""
+    audited = {row["method"]: row for row in Audits.of(records).methods.to_dict("records")}
+    methods: dict[str, dict[float, list[pd.DataFrame]]] = {}
+    for budget, of_budget in found.items():
+        for place in (place for places in of_budget.values() for place in places if place.private):
+            methods.setdefault(place.method, {}).setdefault(budget, []).append(place.runs)
+    rows = []
+    for method, by_budget in methods.items():
+        claimed = {budget: pd.concat(runs) for budget, runs in by_budget.items()}
+        together = pd.concat(claimed.values())
+        attack = audited.get(str(together["algorithm"].iloc[0]))
+        rows.append([
+            method,
+            ", ".join(sorted(set(together["claim_rule"].dropna()))) or "the proof",
+            *(between(claimed[one]["claim_epsilon"], ".3g") if one in claimed else DASH for one in found),
+            *([DASH] * 4 if attack is None else _attacked(attack)),
+        ])  # fmt: skip
+    return Table(
+        caption="Claims and attacks: by which rule a paper counts, and what that gives where ε is proven, over the data "
+        "sets; then the most telling attack of `rawls audit all`, what was claimed and proven of the runs that it "
+        "attacked, and the ε that it shows at least.",
+        header=[
+            "Method",
+            "Claim by",
+            *(f"Claimed, ε = {one:g}" for one in found),
+            "Attack",
+            "Claimed",
+            "Proven",
+            "At least",
+        ],
+        rows=[[Cell(text=text) for text in row] for row in rows],
+    )
+
+
+def _attacked(row: Mapping[str, Any]) -> list[str]:
+    claim = DASH if row["claim"] is None or math.isnan(row["claim"]) else f"{row['claim']:.3g}"
+    where = f"{row['attack']}, {row['setting']}, on {dataset_title(row['dataset'])}"
+    return [where, claim, f"{row['proven']:.3g}", f"{row['lower_bound']:.3g}"]
 
 
 def _told(one: Standing, first: Standing, marked: Collection[str]) -> list[str]:

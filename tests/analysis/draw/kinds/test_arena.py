@@ -6,8 +6,9 @@ from rawls.analysis.draw.kinds.arena import draw
 from rawls.analysis.draw.render import render
 from rawls.analysis.read.load import load
 from rawls.analysis.read.manifest import Manifest
+from rawls.runners.store.checksums import sealed
 from tests.analysis.draw.kinds.test_ranking import OPEN, run
-from tests.analysis.stores import manifest, write_manifest
+from tests.analysis.stores import manifest, write_json, write_manifest
 
 
 def contest(root: Path) -> list[dict[str, Any]]:
@@ -38,6 +39,24 @@ def test_a_table_for_each_budget_with_the_open_methods_in_each(tmp_path: Path) -
     assert [row[0] for row in rows[1]] == ["DPSGD", "ASC", "sgd"]
     assert found.tables[0].header == ["Method", "Rank", "Against the first", "Digits", "Dutch"]
     assert found.summary.splitlines()[0].startswith("Digits, ε = 1: take ASC: of 2 methods")
+
+
+def test_claims_stand_beside_what_an_attack_showed(tmp_path: Path) -> None:
+    finding = {
+        "attack": "published sums", "setting": "full batch", "record": "canary", "bound": "gaussian", "claim": 6.5,
+        "rule": "gdp_clt", "proven": 8.0, "lower_bound": 5.47, "runs": 100, "trials": 100,
+    }  # fmt: skip
+    record = {
+        "method": "asc", "dataset": "digits", "provenance": "real", "model": "linear", "findings": [finding],
+        "twins": [], "verdict": "holds", "confidence": 0.99, "seconds": 1.0,
+    }  # fmt: skip
+    write_json(tmp_path / "audits" / "asc.json", sealed(record))
+    runs = contest(tmp_path)
+    last = drawn(tmp_path, runs).tables[-1]
+    assert last.header[2:4] == ["Claimed, ε = 1", "Claimed, ε = 8"]
+    asc, dpsgd = ([cell.text for cell in row] for row in last.rows)
+    assert asc[4:] == ["published sums, full batch, on Digits", "6.5", "8", "5.47"]
+    assert dpsgd[0] == "DPSGD" and dpsgd[4:] == ["–"] * 4, "nobody attacked it"
 
 
 def test_it_is_written_whole(tmp_path: Path) -> None:
