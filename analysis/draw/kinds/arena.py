@@ -124,7 +124,7 @@ def _claims(found: Mapping[float, Rankings], records: Sequence[Record]) -> Table
             *([DASH] * len(AUDITED) if attack is None else _attacked(attack)),
         ])  # fmt: skip
     return Table(
-        caption="Claims and attacks: by which rule a paper counts, and what that gives where ε is proven, over all data; "
+        caption="Claims and attacks: by which rule a paper counts, and what that gives where ε is proven; "
         "then the most telling attack of `rawls audit all`, what was claimed and proven of the runs that it attacked, "
         "and the ε that it shows at least.",
         header=["Method", "Claim by", *(f"Claimed, ε = {one:g}" for one in found), *AUDITED],
