@@ -6,7 +6,9 @@ Keys are those of the command line; a `_target_` is told by its file's name. Whe
 out, as from its id. Of a large store, what was read once is kept under `cache` (analysis/read/cache.py).
 """
 
+import functools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,10 +48,22 @@ def _read(run_ids: Sequence[str], folders: Mapping[str, str]) -> Rows:
 
 def _of(path: Path) -> Settings:
     try:
-        config = from_yaml(content_of(path.parent, path.name))
-        return {key: value for key, value in flat(config).items() if identifies(key)}
+        text = content_of(path.parent, path.name).decode()
+        blocks = [text] if _JOINED.search(text) else _TOP.split(text)
+        return {key: value for block in blocks if block for key, value in _identifying(block).items()}
     except (OSError, ValueError, yaml.YAMLError, AttributeError, TypeError):
         return {}
+
+
+# What may tie one key of a file to another: anchors, aliases, tags, documents, braces and quotes over several lines.
+_JOINED = re.compile(r"[&*!%{]|^[^\"\n]*\"[^\"\n]*$|^[^'\n]*'[^'\n]*$|^---|^\.\.\.", re.MULTILINE)
+_TOP = re.compile(r"^(?=[A-Za-z_])", re.MULTILINE)
+
+
+@functools.lru_cache(maxsize=4096)
+def _identifying(block: str) -> Settings:
+    """Of a key and all below it, which most runs of a sweep have in common."""
+    return {key: value for key, value in flat(from_yaml(block) or {}).items() if identifies(key)}
 
 
 def flat(config: Mapping[str, Any]) -> Settings:

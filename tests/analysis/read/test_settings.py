@@ -32,6 +32,27 @@ def test_what_cannot_be_read_is_empty(results_root: Path) -> None:
     assert settings.load(results_root, []) == {}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a:\n  b: 1\n  c: [x, y]\nd: 'off'\nseed: 2\n",
+        "a: &same\n  b: 1\nc: *same\nseed: 2\n",
+        "a: {b: 1,\nc: 2}\nseed: 2\n",
+        "a: 'over\nlines: no key'\nseed: 2\n",
+        'a: "over\nlines: no key"\nseed: 2\n',
+        "a:\n- 1\n- b: 2\nseed: 2\n",
+        "a: |\n  one: no key\n  two\nb: >\n  c\nseed: 2\n",
+        "# said\nseed: 1\nseed: 2\n",
+        "seed: 2\n...\n",
+        "%YAML 1.1\n---\nseed: 2\n",
+    ],
+)
+def test_a_file_read_key_by_key_says_what_it_says_as_a_whole(results_root: Path, text: str) -> None:
+    write_config(results_root, "a", text)
+    assert settings.load(results_root, ["a"])["a"] == settings.flat(yaml.safe_load(text))
+    assert settings.load(results_root, ["a"])["a"]["seed"] == 2
+
+
 def test_what_is_kept_is_what_the_files_say(results_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "FEW", 0)
     monkeypatch.setattr(cache, "SETTLED_NANOSECONDS", -(10**15))
