@@ -75,8 +75,14 @@ def _misbehave(config: dict[str, Any], folder: RunFolder, step: int) -> None:
 
 
 def _run_out_of_memory(config: dict[str, Any], step: int, runs: int) -> None:
-    """At step 10 of a fleet of more runs than `fits`, as torch has it, or than `survives`, as the kernel has it."""
+    """At step 10 of a fleet of more runs than `fits`, as torch has it, or than `survives`, as the kernel has it.
+
+    With `eats`, so many bytes are taken for the kernel to kill for them.
+    """
     if step == 10 and runs > config.get("survives", runs):
+        if "eats" in config:
+            eaten = [b"x" * (16 << 20) for _ in range(config["eats"] >> 24)]
+            raise AssertionError(f"nobody minds {len(eaten) << 24} bytes")
         os.kill(os.getpid(), signal.SIGKILL)
     if step == 10 and "alone" in config:
         _die_of_company(Path(config["alone"]), greedy=config["greedy"])

@@ -5,7 +5,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,64 @@ def test_a_fleet_that_runs_out_of_memory_goes_on_in_halves(what: str, tmp_path: 
     outcome = launch(runs, store=Store(tmp_path / "r"), backend=ThisMachine(workers=1), task=TASK)
     assert outcome == Outcome(done=[run.run_id for run in runs])
     assert sorted(lines(sizes)) == ["2", "2", "2", "2", "4", "4", "8"]
+    assert contents(tmp_path / "r") == undisturbed(tmp_path / "undisturbed", runs)
+
+
+GROUPS = Path("/sys/fs/cgroup")
+
+
+@contextmanager
+def memory_group(limit: int) -> Iterator[Path]:
+    """A group of processes that the kernel lets have so much memory together; skips where none can be made."""
+    old = (GROUPS / "memory" / "memory.limit_in_bytes").exists()
+    path = GROUPS / ("memory" if old else "") / f"rawls-{os.getpid()}"
+    try:
+        path.mkdir()
+        (path / ("memory.limit_in_bytes" if old else "memory.max")).write_text(str(limit))
+    except OSError as error:
+        with suppress(OSError):
+            path.rmdir()
+        pytest.skip(f"no group of processes can be limited here: {error}")
+    try:
+        yield path
+    finally:
+        wait_until(lambda: not (path / "cgroup.procs").read_text())
+        path.rmdir()
+
+
+def killed_for_memory(group: Path) -> int:
+    """How many processes of a group the kernel has killed."""
+    told = next(path for name in ("memory.events", "memory.oom_control") if (path := group / name).exists())
+    return sum(int(line.split()[1]) for line in lines(told) if line.startswith("oom_kill "))
+
+
+@pytest.mark.system  # a gigabyte
+def test_a_worker_that_the_kernel_kills_for_memory_goes_on_in_halves(tmp_path: Path) -> None:
+    """For real: the fleet of four takes more than its group of processes may have, and those of two do not."""
+    script = """
+import sys
+from pathlib import Path
+from rawls.runners.schedule.backends.local import ThisMachine
+from rawls.runners.schedule.launcher import launch
+from rawls.runners.store.results_store import Store
+from tests.runners.toy_fleet import TASK, planned
+
+if __name__ == "__main__":
+    root = Path(sys.argv[1])
+    runs = [planned(number, sizes=sys.argv[2], survives=2, eats=4 << 30) for number in range(4)]
+    sys.exit(launch(runs, store=Store(root / "r"), backend=ThisMachine(workers=1), task=TASK).exit_code)
+"""
+    (tmp_path / "sweep.py").write_text(script)
+    sizes = tmp_path / "sizes"
+    with memory_group(limit=1 << 30) as group:
+        inside = ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group)]
+        command = [*inside, sys.executable, str(tmp_path / "sweep.py"), str(tmp_path), str(sizes)]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        ended = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True)
+        assert ended.returncode == 0, ended.stderr
+        assert killed_for_memory(group) == 1
+    assert sorted(lines(sizes)) == ["2", "2", "4"]
+    runs = [planned(number, sizes=str(sizes), survives=2, eats=4 << 30) for number in range(4)]
     assert contents(tmp_path / "r") == undisturbed(tmp_path / "undisturbed", runs)
 
 
