@@ -39,6 +39,7 @@ CONFIG_NAME = "config"
 CONF = Path(conf.__file__).parent
 _folders = [CONF]  # where configurations lie: ours, and the user's own (`look_also_in`)
 ID_LENGTH = 16
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 _SEED = re.compile(r"seed=\d{1,9}")
 # What composing raises for what a user can get wrong.
 NOT_COMPOSED = (HydraException, OmegaConfBaseException, yaml.YAMLError, AssertionError)
@@ -172,8 +173,7 @@ def hashed(config: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
 
 def run_id(config: DictConfig | Mapping[str, Any]) -> str:
     """16 hexadecimal digits that depend on `hashed(config)` alone."""
-    canonical = json.dumps(hashed(config), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:ID_LENGTH]
+    return hashlib.sha256(_canonical(hashed(config)).encode()).hexdigest()[:ID_LENGTH]
 
 
 def look_also_in(arguments: Sequence[str]) -> list[str]:
@@ -238,21 +238,17 @@ class Composer:
         if others in self._of_any_seed:
             return self._of_any_seed[others] | {"seed": int(seeds[0].partition("=")[2])}
         config = self._resolve(overrides)
-        found = self._chosen.get(self._taken(others))
+        found = self._chosen.get((*self._base, *(text for text in others if not _sets_value(text))))
         if found is not None and not found.refers_to("seed"):
             self._of_any_seed[others] = config
         return config
-
-    def _taken(self, overrides: Iterable[str]) -> tuple[str, ...]:
-        """Those that choose or add, of which Hydra is asked once."""
-        return (*self._base, *(text for text in overrides if not _sets_value(text)))
 
     def _resolve(self, overrides: tuple[str, ...]) -> dict[str, Any]:
         values = tuple(text for text in overrides if _sets_value(text))
         others = [text for text in overrides if text not in values]
         if _given_twice(values, others):
             return self._complete(_resolved(_composed([*self._base, *overrides])))
-        taken = self._taken(others)
+        taken = (*self._base, *others)
         if taken not in self._chosen:
             kept = _kept(_places(taken))
             self._chosen[taken] = Chosen(taken, compose=_composed, resolve=_resolved, kept=kept)

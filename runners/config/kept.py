@@ -54,7 +54,7 @@ class Kept:
         text = json.dumps([question, answer])
         if json.loads(text) != [question, answer]:
             return
-        line = json.dumps([question, answer, _told(text)])
+        line = f"{_told(text)} {text}"
         if self._answers is not None:
             self._answers[question] = answer
         if not self._new:
@@ -90,10 +90,10 @@ class Kept:
         with suppress(OSError):
             os.utime(path)  # asked today
         for line in text.splitlines():
-            with suppress(ValueError, TypeError):  # cut off as its process was killed
-                question, answer, told = json.loads(line)
-                if told == _told(json.dumps([question, answer])):
-                    yield question, answer
+            told, _, both = line.partition(" ")
+            if told == _told(both):  # else it was cut off as its process was killed, or is damaged
+                question, answer = json.loads(both)
+                yield question, answer
 
 
 def _told(text: str) -> str:

@@ -50,7 +50,7 @@ def build(node: Mapping[str, Any], group: str) -> Any:
     Raises:
         ConfigError: an unknown or missing key, or a value that the class does not take.
     """
-    return _built(json.dumps(dict(node), default=_plain), group)
+    return _built(_as_text(dict(node)), group)
 
 
 @lru_cache(maxsize=1)
@@ -94,7 +94,7 @@ def describe(node: Mapping[str, Any], group: str) -> dict[str, Any]:
     Raises:
         ConfigError: as `build` does.
     """
-    text = json.dumps(dict(node), default=_plain)
+    text = _as_text(dict(node))
     ours = str(node.get(TARGET, "")).startswith(f"{_PACKAGE}.")
     if ours and (known := _kept().get(text)) is not None:
         return known
@@ -120,7 +120,7 @@ def name_of(node: Mapping[str, Any]) -> str:
 def convert(value: Any, hint: Any, key: str) -> Any:
     """The value as the hinted type, without loss; a ConfigError names the key otherwise."""
     try:
-        return _adapter(hint).validate_json(json.dumps(value, default=_plain), strict=True)
+        return _adapter(hint).validate_json(_as_text(value), strict=True)
     except ValidationError as error:
         raise ConfigError(_sentence(error, value, hint, key)) from error
 
@@ -201,6 +201,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(item) for item in value]
     return value
+
+
+_as_text = json.JSONEncoder(default=_plain).encode
 
 
 @lru_cache

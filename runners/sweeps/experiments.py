@@ -267,14 +267,17 @@ def _seeds(
         limit = compose(overrides)["scale"]["seeds"]
         num_seeds = experiment["seeds"] if limit is None else min(limit, experiment["seeds"])
         points = [(*overrides, f"seed={seed}") for seed in range(num_seeds)]
+    coordinates: dict[str, Any] | None = None
     for point in points:
         config = compose(point)
+        if coordinates is None:  # the seed is none
+            coordinates = _coordinates(config, point)
         yield ComposedRun(
             run_id=run_id(config),
             label=(label or "{algorithm}").replace("{algorithm}", name_of(config["algorithm"])),
             overrides=point,
             config=config,
-            coordinates=_coordinates(config, point),
+            coordinates=coordinates,
         )
 
 
