@@ -15,6 +15,7 @@ from rawls.runners.config.compose import choices
 from rawls.runners.schedule import launcher
 from rawls.runners.store.results_store import Store
 from rawls.runners.sweeps.experiments import ComposedRun, plan, write_manifest
+from rawls.runners.sweeps.fitting import fitting
 from rawls.runners.training.fleet import train_fleet
 
 SMALLEST = [
@@ -34,7 +35,7 @@ def first_of_each(runs: tuple[ComposedRun, ...], kinds: tuple[str, ...]) -> list
 @pytest.mark.parametrize("kinds", [("dataset",), pytest.param(("dataset", "algorithm"), marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("target", choices("experiment"))
 def test_it_trains_and_is_drawn(target: str, kinds: tuple[str, ...], tmp_path: Path) -> None:
-    asked = plan([f"experiment={target}", *SMALLEST, f"results.root={tmp_path}"])
+    asked = fitting(plan([f"experiment={target}", *SMALLEST, f"results.root={tmp_path}"]))
     store = Store(tmp_path)
     trained = first_of_each(asked.runs, kinds)
     launcher.preflight([launcher.planned(run.config) for run in trained], store)
