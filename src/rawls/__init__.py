@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from rawls.analysis.read.load import Store as Store
     from rawls.analysis.read.load import load as load
     from rawls.runners.budget import budget as budget
-    from rawls.runners.choose import Ranking as Ranking
-    from rawls.runners.choose import choose as choose
+    from rawls.runners.cli.choose import Ranking as Ranking
+    from rawls.runners.cli.choose import choose as choose
     from rawls.runners.fit import Fitted as Fitted
     from rawls.runners.fit import fit as fit
     from rawls.runners.release.export import Exported as Exported
@@ -70,11 +70,11 @@ _LIES_IN = {
     "Exported": "rawls.runners.release.export",
     "Fitted": "rawls.runners.fit",
     "Model": "rawls.runners.release.model",
-    "Ranking": "rawls.runners.choose",
+    "Ranking": "rawls.runners.cli.choose",
     "Store": "rawls.analysis.read.load",
     "budget": "rawls.runners.budget",
     "calibrate": "rawls.accounting.calibration.find_noise",
-    "choose": "rawls.runners.choose",
+    "choose": "rawls.runners.cli.choose",
     "describe": "rawls.analysis.read.columns",
     "epsilon": "rawls.accounting.accountants",
     "export": "rawls.runners.release.export",

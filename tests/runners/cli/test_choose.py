@@ -1,98 +1,91 @@
-"""From a file that nobody prepared to a ranked table, as one who has it would go."""
+"""Which method to take for one's own module and arrays, from Python."""
 
-import csv
-import random
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from torch import nn
 
-from rawls.runners.cli.commands import main
+import rawls
+from rawls.runners.config.errors import ConfigError
+from tests.runners.test_fit import GROUPS, INPUTS, LABELS, PARTS, module
 
-FEW = ["algorithm=dpsgd,asc,dp_is_sgd,sgd", "seed=0,1", "optimizer.lr=0.2"]
-QUICK = ["scale=smoke", "privacy.epsilon=8", "tracking=off", "hydra.launcher.workers=1", *FEW]
-
-
-def defective(path: Path, *, corrected: bool) -> None:
-    """People of two sexes, behind a byte-order mark and semicolons, with five defects.
-
-    Cells without a value; 'n/a'; a word among numbers; a person without a label; a group of one.
-    """
-    draw = random.Random(0)
-    rows = [["id", "sex", "age", "education", "hours", "country", "income"]]
-    for number in range(1, 2001):
-        sex = "female" if draw.random() < 0.3 else "male"
-        age, hours = draw.randint(18, 79), round(draw.gauss(38, 9), 1)
-        education = draw.choice(["low", "middle", "middle", "high"])
-        value = 0.1 * (age - 45) + 2 * (education == "high") - 2 * (education == "low") - (sex == "female")
-        income = "more" if value + draw.gauss(0, 0.5) > 0 else "less"
-        rows.append([str(number), sex, str(age), education, str(hours), "NL", income])
-    for row in rows[1::50]:
-        row[4] = ""
-    for row in rows[7::300]:
-        row[3] = "n/a"
-    rows[20][2] = "41" if corrected else "about forty"
-    rows[30][6] = ""
-    rows[40][1] = "other"
-    with open(path, "w", encoding="utf-8-sig", newline="") as file:
-        csv.writer(file, delimiter=";").writerows(rows)
+METHODS = ["dpsgd", "asc", "dp_oco_worst_group", "sgd"]
+SHORT: dict[str, Any] = {"groups": GROUPS, "parts": PARTS, "epochs": 2, "batch_size": 60, "seeds": 2}
 
 
-@pytest.mark.system  # some twenty runs
-def test_a_table_with_five_defects_is_led_to_a_ranking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    defective(tmp_path / "people.csv", corrected=False)
-    asked = ["choose", "dataset=table", "dataset.path=people.csv", "dataset.label=incme", "dataset.group=sex", *QUICK]
-
-    def refused() -> str:
-        assert main(asked) == 2
-        return capsys.readouterr().err
-
-    assert "the column 'incme', which is not there: did you mean income?" in refused()
-    asked[3] = "dataset.label=income"
-    assert "group 'other' (1 row); set dataset.small_groups=drop" in refused()
-    asked.append("dataset.small_groups=drop")
-    assert "column 'age' holds numbers, but texts in 1 cell, the first 'about forty' in row 20" in refused()
-    assert not (tmp_path / "results" / "runs").exists(), "nothing was trained"
-
-    defective(tmp_path / "people.csv", corrected=True)
-    assert main(asked) == 0
-    told = capsys.readouterr()
-    for finding in (
-        "1 row without income left out, the first is row 30",
-        "left out: 'other' (1 row)",
-        "that cells of education and hours are missing is public",
-        "no input: it numbers the rows",
-        "no input: the same in all rows",
-    ):
-        assert finding in told.err
-    lines = told.out.splitlines()
-    ranked = [line.split("|")[1:3] for line in lines if line.startswith("|")][2:]
-    assert [rank.strip() for rank, _ in ranked] == ["1", "2", "3", "–"]
-    assert ranked[3][1].strip() == "SGD (no privacy)"
-    assert any(line.startswith(("Take ", "No method reaches")) for line in lines)
-    command = next(line.split() for line in lines if "privacy.secure=true" in line)
-    assert {"dataset.small_groups=drop", "privacy.epsilon=8", "dataset.path=people.csv"} <= set(command)
-    assert main([*command[1:], "tracking=off"]) == 0
-    assert "ε = 8" in capsys.readouterr().out
+@pytest.fixture(scope="module")
+def ranking() -> rawls.Ranking:
+    torch.set_num_threads(2)
+    found = rawls.choose(lambda: module(3), (INPUTS, LABELS), epsilon=5, methods=METHODS, **SHORT)
+    assert torch.get_num_threads() == 2, "as the caller had it"
+    return found
 
 
-@pytest.mark.system  # sixty thousand rows
-def test_the_dutch_census_goes_from_its_columns_to_a_ranking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shared_data: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = (shared_data / "dutch" / "dutch_census_2001.arff").read_text(encoding="utf-8")
-    head, _, cells = text.partition("@data")
-    names = [line.split()[1] for line in head.splitlines() if line.startswith("@attribute")]
-    (tmp_path / "dutch.csv").write_text("\n".join([",".join(names), cells.strip()]), encoding="utf-8")
-    told = ["dataset=table", "dataset.path=dutch.csv", "dataset.label=occupation", "dataset.group=sex"]
-    assert main(["data", *told[0].split("=")[1:], *told[1:]]) == 0
-    found = capsys.readouterr().out
-    advice = next(line for line in found.splitlines() if "if they are codes" in line)
-    assert "60,420 rows of 12 columns" in found and "age (12)" in advice
-    assert main(["choose", *told, advice.split("set ")[1], *QUICK]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("|")[1].strip() for line in lines if line.startswith("|")][2:] == ["1", "2", "3", "–"]
-    assert any(line.startswith("Take ") for line in lines), "there is something to learn, for both sexes"
+def test_methods_with_privacy_stand_by_validation_and_others_below(ranking: rawls.Ranking) -> None:
+    table = ranking.table
+    private = table[table["private"]]
+    assert list(table["rank"]) == [1, 2, 0] and set(private["method"]) == {"DP-SGD", "ASC"}
+    assert list(private["valid_wga"]) == sorted(private["valid_wga"], reverse=True)
+    assert (private["epsilon_proven"] <= 5).all() and (private["epsilon_proven"] > 4.9).all()
+    assert table["epsilon_proven"].isna().tolist() == [False, False, True] and (table["n"] == 2).all()
+
+
+def test_what_does_not_fit_is_left_out_with_its_sentence(ranking: rawls.Ranking) -> None:
+    assert list(ranking.left_out) == ["DP-OCO on given"] and "linear model" in ranking.left_out["DP-OCO on given"]
+    assert "Left out, DP-OCO" in str(ranking) and ranking.advice in str(ranking)
+    assert ranking._repr_markdown_() == str(ranking) and ranking.folder is None
+
+
+def test_the_first_method_trained_once_more_is_the_model_that_the_table_counts(ranking: rawls.Ranking) -> None:
+    first = ranking.table.iloc[0]
+    models = [ranking.fit(seed=seed) for seed in (0, 1)]
+    for part, name in (("valid", "valid_wga"), ("test", "test_wga")):
+        assert np.mean([one.accuracy[part]["wga"] for one in models]) == pytest.approx(first[name] / 100, abs=1e-12)
+    assert models[0].epsilon == pytest.approx(first["epsilon_proven"])
+    assert ranking.fit(secure=True).epsilon == models[0].epsilon
+
+
+def test_a_kept_ranking_lies_where_the_dashboard_finds_it_and_other_arrays_beside_it(tmp_path: Path) -> None:
+    def chosen(labels: np.ndarray) -> Any:
+        return rawls.choose(
+            module(), (INPUTS, labels), epsilon=5, methods=["dpsgd"], overrides=["optimizer.lr=0.1"], **SHORT,
+            results=tmp_path,
+        )  # fmt: skip
+
+    first, other = chosen(LABELS), chosen(np.roll(LABELS, 1))
+    assert first.folder.parent == other.folder.parent == tmp_path / "targets" / "choose"
+    assert first.folder != other.folder and len(rawls.load(tmp_path).runs) == 4
+    assert first.text.startswith((first.folder / "table.md").read_text(encoding="utf-8").rstrip()[:40])
+    moments = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*")}
+    again = chosen(LABELS)
+    assert again.table.equals(first.table), "asked again, nothing is trained"
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*")} == moments
+
+
+def test_without_a_method_with_privacy_there_is_none_to_take() -> None:
+    once: dict[str, Any] = SHORT | {"seeds": 1, "overrides": ["optimizer.lr=0.1"]}
+    found = rawls.choose(module(), (INPUTS, LABELS), epsilon=5, methods=["sgd"], **once)
+    assert found.method is None and found.overrides == () and list(found.table["rank"]) == [0]
+    with pytest.raises(ConfigError, match="no method with privacy could be ranked"):
+        found.fit()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"parts": None, "validation": 0.0}, "ranked by validation rows, and there are none: give validation="),
+        ({"parts": np.where(PARTS == "valid", "test", PARTS)}, "ranked by validation rows, and there are none"),
+        ({"seeds": 0}, "seeds=0 must be 1 or more"),
+        ({"methods": ["azc"]}, "azc"),
+        ({"epsilon": -1.0}, "privacy.epsilon"),
+        ({"methods": ["dp_oco_worst_group"]}, "nothing here can be trained: DP-OCO: .*linear model"),
+        ({"groups": GROUPS[1:]}, "groups are of shape"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_before_anything_is_trained(wrong: dict[str, Any], sentence: str) -> None:
+    asked: dict[str, Any] = {"methods": ["dpsgd"], "epsilon": 5.0} | SHORT | wrong
+    with pytest.raises(ConfigError, match=sentence):
+        rawls.choose(nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2)), (INPUTS, LABELS), **asked)
