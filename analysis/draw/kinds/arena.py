@@ -43,7 +43,6 @@ EXPLAINED = (
     "over data sets of the place by test WGA among the private methods. Against the first: data sets won and lost"
 )
 AUDITED = ("Attack", "Claimed", "Proven", "At least")
-AUDITED = ("Attack", "Claimed", "Proven", "At least")
 MOST_BELOW = 60.0  # points below the best without privacy, from which on the map is darkest
 
 
