@@ -2,8 +2,8 @@
 
 Logarithms and lower terms bend a bound over any range that can be measured: a slope is to be held against that of the
 whole bound before it is called an exception. M = D = L = 1 where the paper leaves constants out (Theorem 2, by its
-proof; Corollary 8); of Algorithms 3 and 5 the terms of the proofs at the steps, the step length and the noise that the
-run had, since those constants decide which term leads.
+proof); of the others the terms of the proofs at the steps, the step length and the noise that the run had, since those
+decide which term leads.
 """
 
 import math
@@ -54,12 +54,14 @@ def phased_erm_sampling(problem: Problem) -> float:
     return math.log(problem.rows) ** 2.75 / math.sqrt(problem.of_group)
 
 
-def dp_oco(problem: Problem) -> float:
-    """Corollary 8: the regret of DP-FTRL, and that of EXP3."""
-    log_k = math.log(problem.rows)
-    private = math.sqrt(problem.dimension) * math.log(1 / problem.delta) ** 2 * log_k / (problem.epsilon * problem.rows)
-    of_groups = (1 + log_k / problem.epsilon) * math.sqrt(problem.groups * math.log(problem.groups) / problem.rows)
-    return 1 / math.sqrt(problem.rows) + math.sqrt(private) + of_groups
+def dp_oco(problem: Problem, *, steps: int, noise_multiplier: float) -> float:
+    """Corollary 8: the regret of DP-FTRL at the noise of its tree, of one level a doubling; and that of EXP3."""
+    levels = math.floor(math.log2(steps)) + 1
+    noise = noise_multiplier * math.sqrt(problem.dimension + 1) * levels
+    of_groups = (1 + math.log(problem.rows) / problem.epsilon) * math.sqrt(
+        problem.groups * math.log(problem.groups) / problem.rows
+    )
+    return math.sqrt(2 * (1 + noise) / steps) + of_groups
 
 
 def reweighting(problem: Problem, run: Descent) -> float:
@@ -97,7 +99,7 @@ def whole_bound(run: Mapping[str, Any], settings: Mapping[str, Any], term: str) 
     if algorithm == "minimax_phased_erm":
         return phased_erm_sampling(problem) if term == "sampling" else phased_erm_privacy(problem)
     if algorithm == "dp_oco_worst_group":
-        return dp_oco(problem)
+        return dp_oco(problem, steps=run["steps"], noise_multiplier=run["noise_multiplier"])
     descent = Descent(
         steps=run["steps"],
         lr=settings["optimizer.lr"],

@@ -148,7 +148,7 @@ def _table(body: list[list[str]]) -> Table:
         "what varies, with the jackknife's 95 % interval; the local slopes between neighbouring points; the excess at "
         "both ends; and that over the excess of parameters of 0, which know nothing: near 1 little is learnt yet. "
         "Theorem: the exponent of the term that the panel shows; whole bound: the slope, over the same points, of that "
-        "term with its logarithms, of Algorithms 3 and 5 of all terms at the steps and noise of the runs."
+        "term with its logarithms, of Algorithms 2, 3 and 5 of all terms at the steps and noise of the runs."
     )
     header = ["Panel", "Method", "Range", "Slope", "95 %", "Local slopes", "Excess", "Of knowing nothing"]
     if all(line[-1] == DASH for line in body):  # no theorem is drawn beside

@@ -25,9 +25,9 @@ def test_each_is_its_formula() -> None:
     n, log_n, log_k = 1024, math.log(1024), math.log(4096)
     assert phased_erm_privacy(PROBLEM) == pytest.approx(log_n * log_k * math.sqrt(72 * 8 * log_n * math.log(1e4)) / n)
     assert phased_erm_sampling(PROBLEM) == pytest.approx(log_k**2.75 / 32)
-    regret = math.sqrt(math.sqrt(8) * math.log(1e4) ** 2 * log_k / 4096)
     of_groups = (1 + log_k) * math.sqrt(4 * math.log(4) / 4096)
-    assert dp_oco(PROBLEM) == pytest.approx(1 / 64 + regret + of_groups)
+    regret = math.sqrt(2 * (1 + 40 * 3 * 7) / 100)
+    assert dp_oco(PROBLEM, steps=100, noise_multiplier=40.0) == pytest.approx(regret + of_groups)
     squared = 0.25 + 18 * (40 * 0.5 / 1024) ** 2
     sgd, tau = 0.1 * squared / 2 + 0.25 / (2 * 100 * 0.1), 40 / 2 / 1024
     hedge = 1.5 * (1 + tau * math.log(400)) * math.sqrt(math.log(4) / 100)
@@ -42,8 +42,8 @@ def test_their_slopes_are_the_theorems_where_logarithms_no_longer_count() -> Non
     assert fitted(rows, list(map(phased_erm_sampling, far))) == pytest.approx(-0.5, abs=0.01)
     wide = [replace(PROBLEM, dimension=4), replace(PROBLEM, dimension=64)]
     assert fitted([4, 64], list(map(phased_erm_privacy, wide))) == pytest.approx(0.5)
-    strict = [replace(PROBLEM, epsilon=1e-9, groups=1), replace(PROBLEM, epsilon=1e-8, groups=1)]
-    assert fitted([1e-9, 1e-8], list(map(dp_oco, strict))) == pytest.approx(-0.5, abs=1e-3)
+    noisy = [dp_oco(replace(PROBLEM, groups=1), steps=100, noise_multiplier=1 / epsilon) for epsilon in (1e-9, 1e-8)]
+    assert fitted([1e-9, 1e-8], noisy) == pytest.approx(-0.5, abs=1e-3)
 
 
 def test_the_regret_of_hedge_has_no_dimension() -> None:
@@ -72,7 +72,7 @@ def test_a_run_is_read_by_its_settings_and_a_method_without_a_theorem_has_none()
 
     assert found("minimax_phased_erm") == phased_erm_privacy(PROBLEM)
     assert found("minimax_phased_erm", "sampling") == phased_erm_sampling(PROBLEM)
-    assert found("dp_oco_worst_group") == dp_oco(PROBLEM)
+    assert found("dp_oco_worst_group") == dp_oco(PROBLEM, steps=100, noise_multiplier=40.0)
     assert found("noisy_sgd_mgr") == reweighting(PROBLEM, DESCENT)
     assert found("noisy_sgd_ags") == active_selection(PROBLEM, DESCENT)
     assert math.isnan(found("dpsgd")) and math.isnan(whole_bound(run, {}, "privacy"))
