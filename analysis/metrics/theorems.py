@@ -79,7 +79,7 @@ def active_selection(problem: Problem, run: Descent) -> float:
 
 
 def whole_bound(run: Mapping[str, Any], settings: Mapping[str, Any], term: str) -> float:
-    """Of a run; NaN for a method without a theorem.
+    """Of a run; NaN for a method, or a rate of Hedge, without a theorem.
 
     Args:
         run: a row of the runs.
@@ -89,6 +89,8 @@ def whole_bound(run: Mapping[str, Any], settings: Mapping[str, Any], term: str) 
     algorithm = settings.get("algorithm")
     if algorithm not in ("minimax_phased_erm", "dp_oco_worst_group", "noisy_sgd_mgr", "noisy_sgd_ags"):
         return math.nan
+    if settings.get("algorithm.group_lr") is not None:
+        return math.nan  # Hedge at another rate than Theorem 10's
     problem = Problem(
         rows=settings["dataset.rows"],
         groups=settings["dataset.groups"],

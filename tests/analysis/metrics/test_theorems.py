@@ -75,4 +75,6 @@ def test_a_run_is_read_by_its_settings_and_a_method_without_a_theorem_has_none()
     assert found("dp_oco_worst_group") == dp_oco(PROBLEM, steps=100, noise_multiplier=40.0)
     assert found("noisy_sgd_mgr") == reweighting(PROBLEM, DESCENT)
     assert found("noisy_sgd_ags") == active_selection(PROBLEM, DESCENT)
+    fast = settings | {"algorithm": "noisy_sgd_mgr", "algorithm.group_lr": 10.0}
+    assert math.isnan(whole_bound(run, fast, "privacy"))
     assert math.isnan(found("dpsgd")) and math.isnan(whole_bound(run, {}, "privacy"))
