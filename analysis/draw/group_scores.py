@@ -44,7 +44,7 @@ def score_groups(manifest: Manifest, runs: pd.DataFrame, store: Store) -> pd.Dat
         ]
         for own, run_id, dataset in zip(of_done, done["run_id"], done["dataset"], strict=True)
     ]
-    worst = [min(own.values(), default=None) for own in of_done]
+    worst = [min((value for value in own.values() if not math.isnan(value)), default=None) for own in of_done]
     others = found.reindex(done["run_id"]).reset_index(drop=True)
     return done.assign(accuracies=accuracies, **{name: others[name] for name in ("total", *NOTIONS)}, worst=worst)
 
@@ -54,9 +54,10 @@ def _tested(groups: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _wholes(rows: pd.DataFrame) -> dict[str, float]:
-    """Accuracy in percent of each group that one run has in parts."""
-    parts = rows.assign(whole=rows["group_name"].str.partition(SEPARATOR)[0])
-    return {str(whole): float(total_accuracy(own).iloc[0]) * 100 for whole, own in parts.groupby("whole")}
+    """Accuracy in percent of each group that one run has in parts; NaN of one without a sample."""
+    wholes = rows["group_name"].str.partition(SEPARATOR)[0]
+    found = total_accuracy(rows.assign(run_id=wholes)).reindex(wholes.unique()) * 100
+    return {str(whole): float(accuracy) for whole, accuracy in found.items()}
 
 
 def shown_groups(manifest: Manifest, dataset: str, names: Sequence[str]) -> dict[str, str]:

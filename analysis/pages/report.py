@@ -114,9 +114,10 @@ def _read(place: int, item: Mapping[str, Any] | Path, store: Store) -> _Target:
         manifest = Manifest.read(item) if isinstance(item, Path) else Manifest.of(item)
     except ValueError as problem:
         return _Target(ident=ident, row=unreadable(item, problem))
-    runs = manifest.join(store)
+    own = store.of(manifest.run_ids)
+    runs = manifest.join(own)
     try:
-        drawing = draw(manifest, store)
+        drawing = draw(manifest, own)
     except ValueError as problem:
         drawing = Drawing(text="", verdict=f"cannot be drawn ({problem})")
     row = row_of(manifest, runs, drawing.verdict)

@@ -27,6 +27,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -81,6 +82,7 @@ MADE_BY = ["git_sha", "git_dirty", "versions", "device", "finished"]
 RUNS = RUN_TEXTS + ["private"] + RUN_NUMBERS + CLAIM_TEXTS + PLAN_TEXTS + PLAN_NUMBERS + ASSUMPTIONS + MADE_BY
 HISTORY = histories.COLUMNS
 BOOLS = ["private", "git_dirty"]
+FRAMES = ("runs", "groups", "parted", "owners")
 
 _TYPES = {name: pa.float64() for name in RUN_NUMBERS + PLAN_NUMBERS} | dict.fromkeys(BOOLS, pa.bool_())
 _SCHEMA = pa.schema({name: _TYPES.get(name, pa.string()) for name in RUNS} | OF_GROUPS | OF_PARTITION | OF_OWNERS)
@@ -117,6 +119,16 @@ class Store:
         if len(parted):
             _, parted = at_best_steps(self.runs, parted, self.history, rule, of_partition)
         return replace(self, runs=runs, groups=groups, parted=parted, epoch=rule)
+
+    def of(self, run_ids: Iterable[str]) -> "Store":
+        """What `load` gives for these runs, without reading them again."""
+        wanted = list(dict.fromkeys(run_ids))
+        return replace(self, **{name: _taken(getattr(self, name), rows, wanted) for name, rows in self._rows.items()})
+
+    @cached_property
+    def _rows(self) -> dict[str, dict[str, np.ndarray]]:
+        """Frame -> run id -> where its rows are."""
+        return {name: getattr(self, name).groupby("run_id", observed=True).indices for name in FRAMES}
 
     @cached_property
     def partition(self) -> pd.DataFrame:
@@ -174,6 +186,11 @@ def load(results_root: str | Path, run_ids: Iterable[str] | None = None) -> Stor
         parted=_members(table, list(OF_PARTITION), GROUPS),
         owners=_members(table, list(OF_OWNERS), OWNERS),
     )
+
+
+def _taken(frame: pd.DataFrame, rows: Mapping[str, np.ndarray], run_ids: Sequence[str]) -> pd.DataFrame:
+    parts = [rows[run_id] for run_id in run_ids if run_id in rows]
+    return frame.take(np.concatenate(parts) if parts else []).reset_index(drop=True)
 
 
 def _by_state(folders: Mapping[str, tuple[str, str]]) -> tuple[dict[str, str], dict[str, str]]:

@@ -114,8 +114,9 @@ def _lines(manifest: Manifest, runs: pd.DataFrame, scored: pd.DataFrame) -> list
             continue
         mine = scored[(scored["dataset"] == dataset) & (scored["method"] == method)]
         spreads = _spreads(manifest, str(dataset), mine, without_privacy(manifest, scored, str(dataset), section))
+        why = tuple(reasons(own))
         cells = {
-            column: Measured(method=method, column=column, spread=value, needed=len(own), reasons=tuple(reasons(own)))
+            column: Measured(method=method, column=column, spread=value, needed=len(own), reasons=why)
             for column, value in spreads.items()
         }
         lines.append(_Line(section=section, dataset=str(dataset), method=method, runs=own, cells=cells))

@@ -56,6 +56,15 @@ def test_a_group_that_a_run_has_in_parts_is_all_of_them(tmp_path: Path) -> None:
     assert scored["worst"] == pytest.approx(50)
 
 
+def test_a_group_without_a_test_row_has_no_accuracy_and_is_not_the_worst(tmp_path: Path) -> None:
+    scores = {"wga": 0.6, "avg": 0.7, "accuracy": [0, 0.8, 0.6], "loss": [0, 1, 1], "count": [0, 20, 5]}
+    write_run(tmp_path, "a", test=scores)
+    asked, store = of([entry("a")]), load(tmp_path)
+    (scored,) = score_groups(asked, asked.join(store), store).to_dict("records")
+    assert math.isnan(scored["accuracies"][0]) and scored["accuracies"][1:] == pytest.approx([80, 60])
+    assert scored["worst"] == pytest.approx(60)
+
+
 def test_an_unknown_group_names_the_known_ones() -> None:
     asked = of([], groups={"adult": {"male": "man"}})
     with pytest.raises(ValueError, match="'man' is no group of Adult: choose from male, female"):

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from rawls import analysis
 from rawls.analysis.read.load import HISTORY, MADE_BY, RUNS, load
@@ -103,6 +104,21 @@ def test_only_the_runs_asked_for_are_read(results_root: Path) -> None:
     store = load(results_root, ["c", "unknown", "a", "c"])
     assert list(store.runs["run_id"]) == ["c", "a"]
     assert list(store.history["run_id"]) == ["c", "a"]
+
+
+@pytest.mark.parametrize("wanted", [["b", "a"], ["e", "unknown", "c", "e"], ["d"], []])
+def test_a_part_of_a_store_is_what_would_have_been_read(results_root: Path, wanted: list[str]) -> None:
+    """Of a store in which a run overlaps, one has owners, one is in training and one has no groups."""
+    write_run(results_root, "a", history=[{"step": 1}])
+    write_overlapping(results_root, "b")
+    owners = {"owner_names": ["x", "y"], "plan": {"owner_budgets": [0.5, 1.0], "epsilon_per_owner": [0.4, 0.9]}}
+    write_run(results_root, "c", history=[{"step": 2}, {"step": 3}], **owners)
+    write_unfinished(results_root, "d", "running")
+    write_run(results_root, "e", plan=None, test=None, valid=None, group_names=[])
+    part, read = load(results_root).of(wanted), load(results_root, wanted)
+    for name in ("runs", "groups", "parted", "owners", "partition", "history"):
+        both = [frame.astype(object).where(frame.notna(), None) for frame in (getattr(part, name), getattr(read, name))]
+        pd.testing.assert_frame_equal(*both)
 
 
 def test_history_keeps_evaluations_probes_and_whatever_else_was_logged(results_root: Path) -> None:
