@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from rawls.analysis.draw.drawing import Drawing
 from rawls.analysis.draw.render import draw
 from rawls.analysis.draw.stamps import target_verdict
 from rawls.analysis.draw.titles import DASH
@@ -40,12 +41,19 @@ def _row(manifest: Manifest, store: Store, known: set[str]) -> dict[str, Any]:
     if manifest.runs and known.isdisjoint(manifest.run_ids):  # most targets, and drawing nothing takes time too
         missing = pd.DataFrame({"status": "missing", "provenance": None}, index=range(len(manifest.runs)))
         return row_of(manifest, missing, target_verdict(missing, ""))
+    runs, drawing = drawn(manifest, store)
+    return row_of(manifest, runs, drawing.verdict)
+
+
+def drawn(manifest: Manifest, store: Store) -> tuple[pd.DataFrame, Drawing]:
+    """What the manifest joined, and its drawing; a verdict alone, if none of its runs is there or it cannot be drawn."""
     runs = manifest.join(store)
+    if len(runs) and (runs["status"] == "missing").all():  # most of the papers is so in most stores
+        return runs, Drawing(text="", verdict=target_verdict(runs, ""))
     try:
-        verdict = draw(manifest, store).verdict
+        return runs, draw(manifest, store)
     except ValueError as problem:
-        verdict = f"cannot be drawn ({problem})"
-    return row_of(manifest, runs, verdict)
+        return runs, Drawing(text="", verdict=f"cannot be drawn ({problem})")
 
 
 def row_of(manifest: Manifest, runs: pd.DataFrame, verdict: str) -> dict[str, Any]:

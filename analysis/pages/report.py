@@ -23,10 +23,9 @@ from rawls.analysis.draw.audits import Audits
 from rawls.analysis.draw.budget_texts import titled
 from rawls.analysis.draw.drawing import Drawing, put, text_file
 from rawls.analysis.draw.kinds.ranking import table_of
-from rawls.analysis.draw.render import draw
 from rawls.analysis.draw.stamps import TRY_IT, headline, notices, progress
 from rawls.analysis.draw.tables import Cell, Table
-from rawls.analysis.draw.target_states import row_of, state, unreadable
+from rawls.analysis.draw.target_states import drawn, row_of, state, unreadable
 from rawls.analysis.draw.titles import dataset_title
 from rawls.analysis.metrics.privacy_spent import privacy
 from rawls.analysis.pages import html
@@ -114,12 +113,7 @@ def _read(place: int, item: Mapping[str, Any] | Path, store: Store) -> _Target:
         manifest = Manifest.read(item) if isinstance(item, Path) else Manifest.of(item)
     except ValueError as problem:
         return _Target(ident=ident, row=unreadable(item, problem))
-    own = store.of(manifest.run_ids)
-    runs = manifest.join(own)
-    try:
-        drawing = draw(manifest, own)
-    except ValueError as problem:
-        drawing = Drawing(text="", verdict=f"cannot be drawn ({problem})")
+    runs, drawing = drawn(manifest, store.of(manifest.run_ids))
     row = row_of(manifest, runs, drawing.verdict)
     return _Target(ident=ident, row=row, manifest=manifest, runs=runs, drawing=drawing)
 
