@@ -79,6 +79,13 @@ def test_table_1_is_the_record() -> None:
     ]
 
 
+def test_other_readings_of_table_1_are_the_record() -> None:
+    cells: dict[str, list[str]] = {}
+    for row in rows("asc", "table1_readings", "table.csv"):
+        cells.setdefault(row["method"], []).append(f"{float(row['mean']):.1f} ± {float(row['std']):.1f}")
+    assert table_after("**Other readings**", FINDINGS) == [[method, *values] for method, values in cells.items()]
+
+
 def test_how_many_cells_reproduce_is_counted() -> None:
     verdicts = [row["verdict"] for row in rows("asc", "table1", "comparison.csv")]
     assert f"{verdicts.count('reproduced')} of {len(verdicts)} cells lie within" in FINDINGS
