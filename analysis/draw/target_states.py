@@ -46,7 +46,7 @@ def _row(manifest: Manifest, store: Store, known: set[str]) -> dict[str, Any]:
 
 
 def drawn(manifest: Manifest, store: Store) -> tuple[pd.DataFrame, Drawing]:
-    """What the manifest joined, and its drawing; a verdict alone, if none of its runs is there or it cannot be drawn."""
+    """What the manifest joined, and its drawing: a verdict alone, if no run is there or it cannot be drawn."""
     runs = manifest.join(store)
     if len(runs) and (runs["status"] == "missing").all():  # most of the papers is so in most stores
         return runs, Drawing(text="", verdict=target_verdict(runs, ""))
