@@ -44,6 +44,7 @@ EXPLAINED = (
 )
 AUDITED = ("Attack", "Claimed", "Proven", "At least")
 MOST_BELOW = 60.0  # points below the best without privacy, from which on the map is darkest
+NAME_HEIGHT = 0.09  # of a panel
 
 
 def draw(manifest: Manifest, store: Store) -> Drawing:
@@ -230,6 +231,7 @@ def _map(
 
 def _scatter(axis: "Axes", by_budget: Mapping[float, Sequence[Place]], title: str) -> None:
     """WGA against AVG: whom nobody beats in both is named, the others are grey; dashed lines without privacy."""
+    leading = []
     for (_, places), colour in zip(sorted(by_budget.items()), COLOURS, strict=False):
         private = [place for place in places if place.private]
         for place in private:
@@ -239,12 +241,27 @@ def _scatter(axis: "Axes", by_budget: Mapping[float, Sequence[Place]], title: st
                 zorder=2 if beaten else 3,
             )  # fmt: skip
             if not beaten:
-                axis.annotate(
-                    place.method, (place.avg, place.wga), xytext=(-4, 0), textcoords="offset points", ha="right",
-                    va="center", fontsize=5.5, color=colour,
-                )  # fmt: skip
+                leading.append((place, colour))
     for place in next(iter(by_budget.values())):
         if not place.private:
             axis.axhline(place.wga, color="#8C8C8C", linewidth=0.7, linestyle=(0, (3, 1.5)))
+    _name(axis, leading)
     axis.set_title(title)
     axis.set_xlabel("AVG, %")
+
+
+def _name(axis: "Axes", leading: Sequence[tuple[Place, str]]) -> None:
+    """Names beside their points, on the side that has room, one below the other where points lie close."""
+    (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
+    highest = 1 - NAME_HEIGHT / 2
+    for place, colour in sorted(leading, key=lambda one: one[0].wga, reverse=True):
+        up = min((place.wga - low) / (high - low), highest)
+        highest = up - NAME_HEIGHT
+        on_the_left = place.avg > (left + right) / 2
+        axis.annotate(
+            place.method, ((place.avg - left) / (right - left), up), xycoords="axes fraction",
+            xytext=(-4 if on_the_left else 4, 0), textcoords="offset points", ha="right" if on_the_left else "left",
+            va="center", fontsize=5.5, color=colour, zorder=4,
+        )  # fmt: skip
+    axis.set_xlim(left, right)
+    axis.set_ylim(low, high)
