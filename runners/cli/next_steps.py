@@ -28,10 +28,9 @@ def next_steps(root: Path, runs: Sequence[ComposedRun], *, target: str = "") -> 
     for run in done:
         own = tuple(text for text in run.overrides if not text.startswith(_PAIRED_BY))
         settings.setdefault(run.label, set()).add(own)
-    names = [label for label, several in settings.items() if len(several) == 1]  # of others it is not plain which
-    if len(names) > 1:
+    if len(settings) > 1 and all(len(several) == 1 for several in settings.values()):  # else a name is not one setting
         of_these = f"target={target}" if target else _shared(done)
-        steps.insert(0, (["compare", *names[:2], of_these], "two methods, paired by seed"))
+        steps.insert(0, (["compare", *list(settings)[:2], of_these], "two methods, paired by seed"))
     lines = [(shlex.join(["rawls", *filter(None, [*words, where])]), why) for words, why in steps]
     width = max(len(line) for line, _ in lines)
     return "\n".join(["Next:", *(f"  {line:{width}}  # {why}" for line, why in lines)])

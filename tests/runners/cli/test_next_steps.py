@@ -36,6 +36,14 @@ def test_a_sweep_is_followed_by_a_comparison_of_its_methods_and_by_pages(results
     ]
 
 
+def test_methods_of_several_settings_are_not_compared(results_root: Path) -> None:
+    """Nor are the two that happen to have one, last in a ranking as they may be."""
+    runs = finished(results_root, "algorithm=dpsgd,sgd,asc", "optimizer.lr=0.1")
+    several = (*runs, *finished(results_root, "algorithm=dpsgd", "optimizer.lr=0.2"))
+    assert [words[1] for words in commands(next_steps(results_root, runs))] == ["compare", "dashboard", "report"]
+    assert [words[1] for words in commands(next_steps(results_root, several))] == ["dashboard", "report"]
+
+
 def test_the_usual_folder_needs_no_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     runs = finished(Path("results"), "algorithm=dpsgd")
