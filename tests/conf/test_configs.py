@@ -100,9 +100,10 @@ def test_every_dataset_has_a_recipe() -> None:
 
 
 @pytest.mark.parametrize(("dataset", "algorithm"), TUNED)
-def test_tuned_values_are_taken_by_their_dataset_and_algorithm(dataset: str, algorithm: str) -> None:
+def test_tuned_values_are_taken_by_their_dataset_and_algorithm(tmp_path: Path, dataset: str, algorithm: str) -> None:
     assert dataset in choices("dataset") and algorithm in choices("algorithm")
-    config = resolve(compose([f"dataset={dataset}", f"algorithm={algorithm}", "scale=paper"]))
+    own = overrides(dataset, tmp_path)
+    config = resolve(compose([f"dataset={dataset}", f"algorithm={algorithm}", "scale=paper", *own]))
     assert merged(config, tuned(f"{dataset}/{algorithm}"))
 
 
